@@ -5,7 +5,7 @@
 #include "libcoll/comm/comm.h"
 #include "libcoll/progress/enter.h"
 
-/* Blocking form: `run_call` is colli_call_run, colli_message_run or colli_typed_run. */
+/* Blocking form: `run_call` is colli_call_run or colli_typed_run. */
 static inline coll_status run_blocking(coll_comm *comm, const colli_call *call,
                                        coll_status (*run_call)(coll_comm *, const colli_call *)) {
   coll_status status = colli_call_enter(comm);
@@ -45,15 +45,8 @@ static coll_status run_on_stream(coll_comm *comm, const colli_call *call) {
 
 #define ARGS(...) __VA_ARGS__
 
-/* Defines the four forms of an operation: how it is run, launched and kept, `params` in
- * parentheses, and the call. */
-#define FORMS_OF(run_call, launch_call, keep_call, id, params, call)                               \
-  coll_status coll_##id(ARGS params, coll_comm *comm) {                                            \
-    return run_blocking(comm, call, run_call);                                                     \
-  }                                                                                                \
-  coll_status coll_i##id(ARGS params, coll_comm *comm, coll_request **request) {                   \
-    return begin_request(comm, call, request, launch_call);                                        \
-  }                                                                                                \
+/* Defines two forms of an operation, which keep a call or refuse it: `params` in parentheses. */
+#define KEEPING_FORMS(keep_call, id, params, call)                                                 \
   coll_status coll_##id##_init(ARGS params, coll_comm *comm, coll_request **request) {             \
     return begin_request(comm, call, request, keep_call);                                          \
   }                                                                                                \
@@ -62,16 +55,33 @@ static coll_status run_on_stream(coll_comm *comm, const colli_call *call) {
     return run_on_stream(comm, call);                                                              \
   }
 
+/* All four: also how it is run and launched. */
+#define FORMS_OF(run_call, launch_call, keep_call, id, params, call)                               \
+  coll_status coll_##id(ARGS params, coll_comm *comm) {                                            \
+    return run_blocking(comm, call, run_call);                                                     \
+  }                                                                                                \
+  coll_status coll_i##id(ARGS params, coll_comm *comm, coll_request **request) {                   \
+    return begin_request(comm, call, request, launch_call);                                        \
+  }                                                                                                \
+  KEEPING_FORMS(keep_call, id, params, call)
+
 /* The same, with the call's fields. */
 #define FORMS(id, params, ...)                                                                     \
   FORMS_OF(colli_call_run, colli_call_launch, colli_call_keep, id, params,                         \
            (&(colli_call){.name = #id, __VA_ARGS__}))
-#define MESSAGE(id, params, ...)                                                                   \
-  FORMS_OF(colli_message_run, colli_message_launch, colli_call_keep, id, params,                   \
-           (&(colli_call){.name = #id, __VA_ARGS__}))
 #define TYPED(id, params, ...)                                                                     \
   FORMS_OF(colli_typed_run, colli_typed_launch, colli_typed_keep, id, params,                      \
            (&(colli_typed_call){.call.name = #id, __VA_ARGS__}.call))
+
+/* A send or receive, which mostly needs no call (message.c). */
+#define MESSAGE(id, params, args)                                                                  \
+  coll_status coll_##id(ARGS params, coll_comm *comm) {                                            \
+    return colli_##id##_run(ARGS args, comm);                                                      \
+  }                                                                                                \
+  coll_status coll_i##id(ARGS params, coll_comm *comm, coll_request **request) {                   \
+    return colli_##id##_launch(ARGS args, comm, request);                                          \
+  }                                                                                                \
+  KEEPING_FORMS(colli_call_keep, id, params, ((colli_call[1]){colli_##id##_call args}))
 
 #define BUFFERS .sendbuf = sendbuf, .recvbuf = recvbuf, .type = (int)type
 
@@ -146,13 +156,11 @@ TYPED(alltoallw,
       .out_types = recvtypes)
 
 MESSAGE(send, (const void *sendbuf, size_t count, coll_type type, int peer, int tag),
-        .coll = COLLI_SENDRECV, .p2p = COLLI_P2P_SEND, .sendbuf = sendbuf, .count = count,
-        .type = (int)type, .dest = peer, .send_tag = tag)
+        (sendbuf, count, type, peer, tag))
 
 MESSAGE(recv,
         (void *recvbuf, size_t count, coll_type type, int peer, int tag, coll_message *message),
-        .coll = COLLI_SENDRECV, .p2p = COLLI_P2P_RECV, .recvbuf = recvbuf, .recv_count = count,
-        .type = (int)type, .source = peer, .recv_tag = tag, .message = message)
+        (recvbuf, count, type, peer, tag, message))
 
 FORMS(sendrecv,
       (const void *sendbuf, size_t sendcount, int dest, int sendtag, void *recvbuf,

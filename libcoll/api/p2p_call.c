@@ -32,8 +32,7 @@ static coll_status check_tag(coll_comm *comm, const colli_call *call, int tag, b
 static coll_status check_buffer(coll_comm *comm, const colli_call *call, const char *what,
                                 const void *buf, size_t count) {
   size_t bytes;
-  if (__builtin_mul_overflow(count, colli_type_bytes(call->type), &bytes) ||
-      bytes > BYTES_MAX)
+  if (__builtin_mul_overflow(count, colli_type_bytes(call->type), &bytes) || bytes > BYTES_MAX)
     return colli_comm_refuse(
         comm, COLL_ERR_INVALID_ARGUMENT, call->name,
         "count %zu of %s is more than memory can hold; is it a negative number?", count,
@@ -104,26 +103,11 @@ coll_status colli_p2p_check(coll_comm *comm, const colli_call *call) {
   return call->p2p <= COLLI_P2P_SENDRECV ? check_message(comm, call) : check_one_sided(comm, call);
 }
 
-/* What both halves set, and what a message changes. Field by field, because the compiler would
- * clear the whole record first. */
-static inline void fill_message(colli_post *post, colli_p2p_op *op, colli_post_kind kind, int peer,
-                                int tag) {
-  post->op = op;
-  post->kind = kind;
-  post->peer = peer;
-  post->tag = tag;
-  post->unfit = post->over = post->copied = false;
-  post->done = post->offset = 0;
-  post->ticket = 0;
-  post->window = NULL;
-  post->from = NULL;
-}
-
 /* The sending half of a call. A put is never sent by reference, because its completion must not
  * depend on the target's next call. */
 static void fill_send(const coll_comm *comm, const colli_call *call, colli_p2p_op *op,
                       colli_post *post) {
-  fill_message(post, op, COLLI_POST_SEND, call->dest, call->send_tag);
+  colli_p2p_fill(post, op, COLLI_POST_SEND, call->dest, call->send_tag);
   post->type = call->type;
   post->count = call->count;
   post->message = NULL;
@@ -132,15 +116,16 @@ static void fill_send(const coll_comm *comm, const colli_call *call, colli_p2p_o
   post->bytes = call->count * op->request.elem_bytes;
 }
 
-/* The half that receives. */
-static void fill_recv(const colli_call *call, colli_p2p_op *op, colli_post *post) {
-  fill_message(post, op, COLLI_POST_RECV, call->source, call->recv_tag);
-  post->type = call->type;
-  post->count = call->recv_count;
-  post->exact = !call->message;
-  post->message = call->message;
-  post->buf = call->recvbuf;
-  post->bytes = 0;
+/* The receiving half of a call. */
+static colli_p2p_wanted wanted_by(const colli_call *call) {
+  return (colli_p2p_wanted){.buf = call->recvbuf,
+                            .count = call->recv_count,
+                            .message = call->message,
+                            .type = call->type,
+                            .source = call->source,
+                            .tag = call->recv_tag,
+                            .expected =
+                                p2p_tag_expected(call->recv_tag, call->type, call->recv_count)};
 }
 
 /* A one-sided call. */
@@ -172,8 +157,10 @@ void colli_p2p_prepare(coll_comm *comm, const colli_call *call, coll_request *op
   colli_p2p_op *p2p = colli_p2p_op_of(op);
   p2p->nposts = 0;
   p2p->delivers = p2p->is_patient = false;
-  if (call->p2p == COLLI_P2P_RECV || call->p2p == COLLI_P2P_SENDRECV)
-    fill_recv(call, p2p, &p2p->post[p2p->nposts++]);
+  if (call->p2p == COLLI_P2P_RECV || call->p2p == COLLI_P2P_SENDRECV) {
+    const colli_p2p_wanted wanted = wanted_by(call);
+    colli_p2p_fill_recv(&wanted, p2p, &p2p->post[p2p->nposts++]);
+  }
   if (call->p2p == COLLI_P2P_SEND || call->p2p == COLLI_P2P_SENDRECV)
     fill_send(comm, call, p2p, &p2p->post[p2p->nposts++]);
   if (p2p->nposts == 0)

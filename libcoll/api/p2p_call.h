@@ -3,6 +3,7 @@
 #define COLLI_API_P2P_CALL_H
 
 #include "libcoll/call/call.h"
+#include "libcoll/p2p/p2p_tag.h"
 
 /* Checks the arguments of a point-to-point or one-sided call. */
 coll_status colli_p2p_check(coll_comm *comm, const colli_call *call);
@@ -17,5 +18,49 @@ bool colli_p2p_linger(coll_comm *comm);
 /* A connection has taken a message of a blocking send to `rank`: makes the calls without which it
  * would not leave, if any, for at most COLLI_PATIENCE_NS. */
 void colli_p2p_flush(coll_comm *comm, int rank);
+
+/* ---- what is inlined, because short messages are sent by the million ---------------------------
+ */
+
+/* What both halves set, and what a message changes. Field by field, because the compiler would
+ * clear the whole record first. */
+static inline void colli_p2p_fill(colli_post *post, colli_p2p_op *op, colli_post_kind kind,
+                                  int peer, int tag) {
+  post->op = op;
+  post->kind = kind;
+  post->peer = peer;
+  post->tag = tag;
+  post->unfit = post->over = post->copied = false;
+  post->done = post->offset = 0;
+  post->ticket = 0;
+  post->window = NULL;
+  post->from = NULL;
+}
+
+/* The half that receives. */
+static inline void colli_p2p_fill_recv(const colli_p2p_wanted *wanted, colli_p2p_op *op,
+                                       colli_post *post) {
+  colli_p2p_fill(post, op, COLLI_POST_RECV, wanted->source, wanted->tag);
+  post->type = wanted->type;
+  post->count = wanted->count;
+  post->expected = wanted->expected;
+  post->exact = !wanted->message;
+  post->message = wanted->message;
+  post->buf = wanted->buf;
+  post->bytes = wanted->count * op->request.elem_bytes;
+}
+
+/* Fills in the request of a receive of elements of `elem_bytes` bytes. */
+static inline void colli_p2p_prepare_recv(const colli_p2p_wanted *wanted, size_t elem_bytes,
+                                          coll_request *op) {
+  colli_p2p_op *p2p = colli_p2p_op_of(op);
+  op->name = "recv";
+  op->elem_bytes = elem_bytes;
+  op->partner = wanted->source;
+  op->tag = p2p_tag_shown(wanted->count, wanted->type);
+  p2p->nposts = 1;
+  p2p->delivers = p2p->is_patient = false;
+  colli_p2p_fill_recv(wanted, p2p, &p2p->post[0]);
+}
 
 #endif

@@ -8,23 +8,23 @@
 
 #define TESTS_BEFORE_YIELD 16 /* fruitless tests in a row, where ranks outnumber cores */
 
-/* Enters and leaves a communicator in which somebody is. */
-__attribute__((noinline, cold)) static coll_status pass_through(coll_comm *comm) {
-  coll_status status = colli_call_enter(comm);
-  if (status == COLL_OK)
-    colli_call_leave(comm);
-  return status;
+/* Releases the request that is always complete if nobody is in its communicator; else perhaps it
+ * must not be entered. */
+static inline bool is_released(coll_request **request) {
+  coll_comm *comm = (*request)->comm;
+  if (*request != &comm->calls.complete ||
+      atomic_load_explicit(&comm->entry.guard.inside, memory_order_relaxed))
+    return false;
+  *request = NULL;
+  return true;
 }
 
-/* Releases the request that is always complete, unless the communicator must not be entered. */
-static inline coll_status release_complete(coll_comm *comm, coll_request **request) {
-  coll_status status = COLL_OK;
-  if (__builtin_expect(atomic_load_explicit(&comm->entry.guard.inside, memory_order_relaxed) != 0,
-                       0))
-    status = pass_through(comm);
-  if (__builtin_expect(status == COLL_OK, 1))
-    *request = NULL;
-  return status;
+/* Finishes a request that is complete. */
+static coll_status complete(coll_comm *comm, coll_request **request) {
+  if (__builtin_expect(*request != &comm->calls.complete, 1))
+    return colli_request_complete(request);
+  *request = NULL;
+  return COLL_OK;
 }
 
 /* Polls a request once. */
@@ -32,21 +32,24 @@ static coll_status test_request(coll_comm *comm, coll_request **request) {
   if (!(*request)->done && !colli_comm_progress(comm) && comm->watch.crowded &&
       comm->watch.idle > TESTS_BEFORE_YIELD)
     sched_yield(); /* a loop of tests must not keep the core from the rank for which it waits */
-  return (*request)->done ? colli_request_complete(request) : COLL_IN_PROGRESS;
+  return (*request)->done ? complete(comm, request) : COLL_IN_PROGRESS;
 }
 
-coll_status coll_test(coll_request **request) {
-  if (!request || !*request)
-    return COLL_ERR_INVALID_ARGUMENT;
+/* Enters a communicator to test a request. */
+__attribute__((noinline)) static coll_status enter_to_test(coll_request **request) {
   coll_comm *comm = (*request)->comm;
-  if (*request == &comm->calls.complete)
-    return release_complete(comm, request);
   coll_status status = colli_call_enter(comm);
   if (status != COLL_OK)
     return status;
   status = test_request(comm, request);
   colli_call_leave(comm);
   return status;
+}
+
+coll_status coll_test(coll_request **request) {
+  if (!request || !*request)
+    return COLL_ERR_INVALID_ARGUMENT;
+  return is_released(request) ? COLL_OK : enter_to_test(request);
 }
 
 /* Waits for a request up to timeout_ms. */
@@ -56,7 +59,7 @@ static coll_status wait_request(coll_comm *comm, coll_request **request, int tim
   if (!(*request)->done)
     colli_engine_progress(&comm->exec, &comm->p2p);
   if ((*request)->done)
-    return colli_request_complete(request);
+    return complete(comm, request);
   uint64_t until_ns = colli_wait_deadline_ns(comm, timeout_ms);
   colli_comm_wait_begin(comm);
   while (!(*request)->done) {
@@ -64,19 +67,22 @@ static coll_status wait_request(coll_comm *comm, coll_request **request, int tim
       return COLL_IN_PROGRESS;
     colli_comm_wait_a_bit(comm, until_ns);
   }
-  return colli_request_complete(request);
+  return complete(comm, request);
 }
 
-coll_status coll_wait(coll_request **request, int timeout_ms) {
-  if (!request || !*request)
-    return COLL_ERR_INVALID_ARGUMENT;
+/* Enters a communicator to wait for a request. */
+__attribute__((noinline)) static coll_status enter_to_wait(coll_request **request, int timeout_ms) {
   coll_comm *comm = (*request)->comm;
-  if (*request == &comm->calls.complete)
-    return release_complete(comm, request);
   coll_status status = colli_call_enter(comm);
   if (status != COLL_OK)
     return status;
   status = wait_request(comm, request, timeout_ms);
   colli_call_leave(comm);
   return status;
+}
+
+coll_status coll_wait(coll_request **request, int timeout_ms) {
+  if (!request || !*request)
+    return COLL_ERR_INVALID_ARGUMENT;
+  return is_released(request) ? COLL_OK : enter_to_wait(request, timeout_ms);
 }

@@ -42,8 +42,7 @@ __attribute__((noinline, cold)) static bool add_requests(coll_comm *comm) {
   return true;
 }
 
-/* The same for messages. */
-__attribute__((noinline, cold)) static bool add_messages(coll_comm *comm) {
+bool colli_request_add_messages(coll_comm *comm) {
   colli_message_block *block = calloc(1, sizeof(*block));
   if (!block)
     return false;
@@ -61,25 +60,10 @@ void colli_request_init(coll_comm *comm) {
   comm->calls.complete = (coll_request){.comm = comm, .done = true, .coll = COLLI_SENDRECV};
 }
 
-/* The first request of a list. */
-static inline coll_request *take(coll_comm *comm, coll_request **list) {
-  coll_request *request = *list;
-  COLLI_ASSERT_RANK(request->comm == comm && !request->kept, comm->rank);
-  (void)comm;
-  *list = request->next;
-  return request;
-}
-
 coll_request *colli_request_get(coll_comm *comm) {
   if (__builtin_expect(!comm->calls.free_requests, 0) && !add_requests(comm))
     return NULL;
-  return take(comm, &comm->calls.free_requests);
-}
-
-coll_request *colli_request_get_message(coll_comm *comm) {
-  if (__builtin_expect(!comm->calls.free_messages, 0) && !add_messages(comm))
-    return NULL;
-  return take(comm, &comm->calls.free_messages);
+  return colli_request_take(comm, &comm->calls.free_requests);
 }
 
 void colli_request_drop_kept(coll_request *request) {

@@ -2,15 +2,33 @@
 #ifndef COLLI_COMM_POOL_H
 #define COLLI_COMM_POOL_H
 
+#include "libcoll/base/assert.h"
 #include "libcoll/comm/comm.h"
 
 /* Prepares the request that is always complete. */
 void colli_request_init(coll_comm *comm);
 
-/* A request for a collective, or for a point-to-point or one-sided operation, from a pool, which
- * grows; NULL: out of memory. */
+/* The first request of a list. */
+static inline coll_request *colli_request_take(coll_comm *comm, coll_request **list) {
+  coll_request *request = *list;
+  COLLI_ASSERT_RANK(request->comm == comm && !request->kept, comm->rank);
+  (void)comm;
+  *list = request->next;
+  return request;
+}
+
+/* A request for a collective from a pool, which grows; NULL: out of memory. */
 coll_request *colli_request_get(coll_comm *comm);
-coll_request *colli_request_get_message(coll_comm *comm);
+
+/* Makes requests for messages; false if out of memory. */
+__attribute__((cold)) bool colli_request_add_messages(coll_comm *comm);
+
+/* The same for a point-to-point or one-sided operation. */
+static inline coll_request *colli_request_get_message(coll_comm *comm) {
+  if (__builtin_expect(!comm->calls.free_messages, 0) && !colli_request_add_messages(comm))
+    return NULL;
+  return colli_request_take(comm, &comm->calls.free_messages);
+}
 
 /* Frees the arguments that a persistent operation keeps. */
 void colli_request_drop_kept(coll_request *request);

@@ -69,7 +69,8 @@ __attribute__((cold)) void colli_observe_fast(const colli_exec *exec, coll_profi
 __attribute__((cold)) void colli_observe_failure(const colli_exec *exec, const coll_error *error);
 
 /* An operation begins. */
-static inline void colli_event_begins(colli_exec *exec, coll_request *op) {
+__attribute__((always_inline)) static inline void colli_event_begins(colli_exec *exec,
+                                                                     coll_request *op) {
   bool known = op->sequence && exec->flights.rings->last == op->sequence; /* from the fast path */
   colli_flight_begins(&exec->flights, op);
   if (known)

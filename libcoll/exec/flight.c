@@ -22,17 +22,11 @@ uint64_t colli_flight_age_ns(const colli_flights *flights, uint64_t ticks) {
   return (uint64_t)((double)age * ns_a_tick);
 }
 
-void colli_flight_message_begins(colli_flights *flights, coll_request *op) {
-  colli_flight_rings *rings = flights->rings;
-  op->flight = ++rings->nmessages;
-  op->record = &rings->messages[op->flight % COLLI_FLIGHTS];
-  *op->record = (colli_flight){.tag = op->tag,
-                               .number = op->flight,
-                               .begun = colli_flight_ticks(flights),
-                               .peer = op->partner};
-  char *name = rings->names[op->flight % COLLI_FLIGHTS];
-  for (int i = 0; i < COLLI_FLIGHT_NAME - 1 && (name[i] = op->name[i]) != 0; i++)
-    ;
+void colli_flight_keep_name(colli_flights *flights, const char *name) {
+  memset(flights->padded, 0, sizeof(flights->padded));
+  for (int i = 0; i < COLLI_FLIGHT_NAME - 1 && name[i]; i++)
+    flights->padded[i] = name[i];
+  flights->name = name;
 }
 
 /* The one of a ring that ended last, if it did so after `best`. */

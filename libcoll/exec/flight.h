@@ -40,6 +40,8 @@ typedef struct colli_flights {
   uint64_t (*clock)(void *ctx); /* counts the ticks instead of the processor; or NULL */
   void *clock_ctx;
   uint64_t start_ticks, start_ns; /* one moment in ticks and on the clock */
+  const char *name;               /* of the last message that began, a constant; or NULL, */
+  char padded[COLLI_FLIGHT_NAME]; /* and a copy of it, padded with 0 */
 } colli_flights;
 
 /* Sets where the record is kept, and the clock: NULL for the processor's counter, or one of
@@ -65,8 +67,33 @@ static inline uint64_t colli_flight_ticks(const colli_flights *flights) {
   return colli_ticks();
 }
 
+/* Makes the padded copy of a name. */
+__attribute__((cold)) void colli_flight_keep_name(colli_flights *flights, const char *name);
+
+/* The next place for a point-to-point operation, with what is known of it when it begins. */
+static inline colli_flight *colli_flight_next(colli_flights *flights, const coll_tag *tag, int peer,
+                                              const char *name) {
+  colli_flight_rings *rings = flights->rings;
+  const uint64_t number = ++rings->nmessages;
+  colli_flight *flight = &rings->messages[number % COLLI_FLIGHTS];
+  if (__builtin_expect(name != flights->name, 0))
+    colli_flight_keep_name(flights, name);
+  memcpy(rings->names[number % COLLI_FLIGHTS], flights->padded, COLLI_FLIGHT_NAME);
+  flight->tag = *tag;
+  flight->number = number;
+  flight->begun = colli_flight_ticks(flights);
+  flight->peer = peer;
+  return flight;
+}
+
 /* A point-to-point operation begins. */
-void colli_flight_message_begins(colli_flights *flights, coll_request *op);
+static inline void colli_flight_message_begins(colli_flights *flights, coll_request *op) {
+  colli_flight *flight = colli_flight_next(flights, &op->tag, op->partner, op->name);
+  flight->ended = 0;
+  flight->status = COLL_OK;
+  op->flight = flight->number;
+  op->record = flight;
+}
 
 /* An operation begins. */
 __attribute__((always_inline)) static inline void colli_flight_begins(colli_flights *flights,
@@ -99,14 +126,12 @@ colli_flight_ends(const colli_flights *flights, const coll_request *op, coll_sta
   flight->status = status;
 }
 
-/* A point-to-point operation began and ended at once. name: COLLI_FLIGHT_NAME bytes. */
+/* A point-to-point operation began and ended at once. name: a constant. */
 static inline void colli_flight_message_ran(colli_flights *flights, const coll_tag *tag, int peer,
                                             const char *name) {
-  colli_flight_rings *rings = flights->rings;
-  uint64_t number = ++rings->nmessages, now = colli_flight_ticks(flights);
-  rings->messages[number % COLLI_FLIGHTS] =
-      (colli_flight){.tag = *tag, .number = number, .begun = now, .ended = now, .peer = peer};
-  memcpy(rings->names[number % COLLI_FLIGHTS], name, COLLI_FLIGHT_NAME);
+  colli_flight *flight = colli_flight_next(flights, tag, peer, name);
+  flight->ended = flight->begun;
+  flight->status = COLL_OK;
 }
 
 /* A collective, the last one that began, began and ended at once on the fast path. */

@@ -74,6 +74,14 @@ void colli_p2p_start(colli_p2p *p2p, colli_p2p_op *op) {
       return;
 }
 
+void colli_p2p_start_recv(colli_p2p *p2p, colli_p2p_op *op) {
+  COLLI_ASSERT_RANK(op->nposts == 1 && p2p->peers[op->post[0].peer], p2p->exec->rank);
+  op->posts_left = 1;
+  colli_exec_enlist(p2p->exec, &op->request);
+  p2p->busy++;
+  p2p_post_recv(p2p, &op->post[0]);
+}
+
 int colli_p2p_progress(colli_p2p *p2p) {
   int moved = 0;
   for (colli_p2p_peer *peer = p2p->first_peer; peer; peer = peer->next) {

@@ -57,6 +57,7 @@ typedef struct colli_post {
   int peer; /* of a receive from any source COLL_ANY_SOURCE, until matched */
   int tag;
   int type;
+  coll_tag expected;     /* of a receive: the tag of the message that fills it */
   size_t count;          /* of a receive: capacity in elements; at completion those received */
   bool exact;            /* a receive of exactly `count` elements */
   bool unfit;            /* a receive: its message has another type or length, and is thrown away */
@@ -185,22 +186,19 @@ bool colli_p2p_init(colli_p2p *p2p, colli_exec *exec, const colli_p2p_events *ev
 /* Starts an operation whose fields, except for list links, are set. */
 void colli_p2p_start(colli_p2p *p2p, colli_p2p_op *op);
 
-/* What a receive takes that has no post. */
+/* The same for one receive from a rank with which messages have been exchanged. */
+void colli_p2p_start_recv(colli_p2p *p2p, colli_p2p_op *op);
+
+/* The arguments of a receive, and the tag of the message that it expects. */
 typedef struct colli_p2p_wanted {
   void *buf;
-  size_t count, elem_bytes;
-  int tag;
-  int type;
+  size_t count;
   coll_message *message; /* or NULL: exactly `count` elements */
+  int type;
+  int source;
+  int tag;
+  coll_tag expected; /* p2p_tag_expected() */
 } colli_p2p_wanted;
-
-/* Sends an eager message if it can be sent at once. False: nothing happened, start an operation. */
-bool colli_p2p_send_at_once(colli_p2p *p2p, int rank, const coll_tag *tag, const void *buf,
-                            size_t bytes);
-
-/* Takes the next message from a rank if it has arrived and no other receive comes before; what has
- * arrived for those is read first. False: not taken, start an operation. */
-bool colli_p2p_recv_at_once(colli_p2p *p2p, int rank, const colli_p2p_wanted *wanted);
 
 /* The caller waits for an operation: its messages shall be on their way at the end. */
 static inline void colli_p2p_deliver(const coll_request *request) {

@@ -5,6 +5,8 @@
 #ifndef COLLI_P2P_P2P_INTERNAL_H
 #define COLLI_P2P_P2P_INTERNAL_H
 
+#include "libcoll/base/assert.h"
+#include "libcoll/p2p/p2p_at_once.h"
 #include "libcoll/p2p/p2p_tag.h"
 
 /* ---- p2p_peer.c: peers, lists of posts, and how posts end ------------------------------------ */
@@ -15,10 +17,26 @@ colli_p2p_peer *p2p_peer_get(colli_p2p *p2p, coll_request *op, int rank);
 /* Reports a transport call that failed for operation `op`. Returns FAILED. */
 int p2p_fail(colli_p2p *p2p, coll_request *op, int rank, int status);
 
-void p2p_append(colli_posts *list, colli_post *post);
+static inline void p2p_append(colli_posts *list, colli_post *post) {
+  COLLI_ASSERT(!list->head || (!list->tail->next && list->tail != post));
+  post->next = NULL;
+  if (list->head)
+    list->tail->next = post;
+  else
+    list->head = post;
+  list->tail = post;
+}
 
 /* Removes the post after `before`, or the first if that is NULL. */
-colli_post *p2p_take(colli_posts *list, colli_post *before);
+static inline colli_post *p2p_take(colli_posts *list, colli_post *before) {
+  colli_post **at = before ? &before->next : &list->head;
+  COLLI_ASSERT(*at && (list->tail != *at || !(*at)->next));
+  colli_post *post = *at;
+  *at = post->next;
+  if (list->tail == post)
+    list->tail = before;
+  return post;
+}
 
 /* Marks a post as complete, and its operation if this was the last post. */
 void p2p_finish(colli_p2p *p2p, colli_post *post);
@@ -82,6 +100,10 @@ void p2p_untake(colli_p2p *p2p, colli_p2p_kept *message);
 /* Removes and returns the posted receive that matches a peer's message, or NULL. */
 colli_post *p2p_match(colli_p2p *p2p, colli_p2p_peer *peer, int tag);
 
+/* Delivers a message to the receive that was posted first, if it fills that. */
+bool p2p_deliver_expected(colli_p2p *p2p, colli_p2p_peer *peer, const coll_tag *tag,
+                          const char *data, size_t bytes);
+
 /* Delivers a message, or its first slice, to the matched receive: DONE or FAILED. */
 int p2p_deliver(colli_p2p *p2p, colli_p2p_peer *peer, colli_post *post,
                 const colli_p2p_header *head, const char *data, size_t bytes);
@@ -100,30 +122,6 @@ void p2p_wait_signals(colli_p2p *p2p, colli_post *post);
 
 /* ---- p2p_send.c: what goes out --------------------------------------------------------------- */
 
-/* Counts a message that the connection accepted, and returns its number. */
-static inline uint64_t p2p_count_sent(colli_p2p *p2p, const colli_p2p_peer *peer, size_t bytes) {
-  colli_link *link = &p2p->exec->links[peer->rank];
-  *link->sent_bytes += bytes;
-  return ++link->posted[COLLI_CHANNEL_P2P];
-}
-
-/* p2p_send_copy() in two calls of the transport, with a copy in between. */
-int p2p_send_by_slot(colli_p2p *p2p, colli_p2p_peer *peer, const coll_tag *tag, const void *data,
-                     size_t bytes);
-
-/* Copies a message to a slot of the transport and sends it: DONE, BLOCKED, or a transport's error.
- */
-static inline int p2p_send_copy(colli_p2p *p2p, colli_p2p_peer *peer, const coll_tag *tag,
-                                const void *data, size_t bytes) {
-  const coll_transport_ops *ops = peer->conn->ops;
-  if (!(ops->caps & COLL_CAP_SEND_COPIES))
-    return p2p_send_by_slot(p2p, peer, tag, data, bytes);
-  int status = ops->send(peer->conn, tag, data, bytes);
-  if (__builtin_expect(status == COLL_T_DONE, 1))
-    p2p_count_sent(p2p, peer, bytes);
-  return status == COLL_T_AGAIN ? COLLI_STEP_BLOCKED : status;
-}
-
 /* Sends as much as possible to a peer: 1 if anything was sent, 0, or FAILED. */
 int p2p_send(colli_p2p *p2p, colli_p2p_peer *peer);
 
@@ -132,8 +130,16 @@ int p2p_send_self(colli_p2p *p2p, colli_p2p_peer *peer);
 
 /* ---- p2p_recv.c: what comes in --------------------------------------------------------------- */
 
+/* Nothing more comes from a peer. */
+void p2p_note_end(colli_p2p *p2p, colli_p2p_peer *peer, int status);
+
 /* Releases the message that was read, and notes if nothing more comes: the transport's status. */
-int p2p_release(colli_p2p *p2p, colli_p2p_peer *peer);
+static inline int p2p_release(colli_p2p *p2p, colli_p2p_peer *peer) {
+  int status = peer->conn->ops->slot_release(peer->conn);
+  if (__builtin_expect(status > 0, 0))
+    p2p_note_end(p2p, peer, status);
+  return status;
+}
 
 /* Reads what has arrived from a peer: 1 if there was anything, 0, or FAILED. */
 int p2p_read(colli_p2p *p2p, colli_p2p_peer *peer);

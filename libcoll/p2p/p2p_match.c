@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "libcoll/base/assert.h"
+#include "libcoll/base/copy.h"
 #include "libcoll/base/names.h"
 #include "libcoll/p2p/p2p_internal.h"
 
@@ -34,6 +35,21 @@ colli_post *p2p_match(colli_p2p *p2p, colli_p2p_peer *peer, int tag) {
   return post ? p2p_take(&peer->recvs, before) : NULL;
 }
 
+/* What most messages of a window find: the whole tag is the one that the oldest receive expects,
+ * and none from any source may be older. Then p2p_match() and p2p_deliver() would do the same. */
+bool p2p_deliver_expected(colli_p2p *p2p, colli_p2p_peer *peer, const coll_tag *tag,
+                          const char *data, size_t bytes) {
+  colli_post *post = peer->recvs.head;
+  if (!post || p2p->any.head || !p2p_tag_equal(tag, &post->expected) || bytes != post->bytes)
+    return false;
+  COLLI_ASSERT_RANK(post->kind == COLLI_POST_RECV && !post->over, p2p->exec->rank);
+  p2p_take(&peer->recvs, NULL);
+  post->done = bytes;
+  colli_copy(post->buf, data, bytes);
+  p2p_finish(p2p, post);
+  return true;
+}
+
 /* Delivers a message, or its first slice, to the matched receive. One that does not fit ends only
  * this receive: its slices still arrive, and are discarded. */
 int p2p_deliver(colli_p2p *p2p, colli_p2p_peer *peer, colli_post *post,
@@ -53,8 +69,8 @@ int p2p_deliver(colli_p2p *p2p, colli_p2p_peer *peer, colli_post *post,
   COLLI_ASSERT_RANK(bytes <= post->bytes, p2p->exec->rank);
   post->done = bytes;
   post->op->request.moved = true;
-  if (bytes && !post->unfit)
-    memcpy(post->buf, data, bytes);
+  if (!post->unfit)
+    colli_copy(post->buf, data, bytes);
   if (bytes == post->bytes) {
     p2p_finish(p2p, post);
   } else {

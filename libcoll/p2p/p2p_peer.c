@@ -6,26 +6,6 @@
 #include "libcoll/p2p/p2p_internal.h"
 #include "libcoll/p2p/window.h"
 
-void p2p_append(colli_posts *list, colli_post *post) {
-  COLLI_ASSERT(!list->head || (!list->tail->next && list->tail != post));
-  post->next = NULL;
-  if (list->head)
-    list->tail->next = post;
-  else
-    list->head = post;
-  list->tail = post;
-}
-
-colli_post *p2p_take(colli_posts *list, colli_post *before) {
-  colli_post **at = before ? &before->next : &list->head;
-  COLLI_ASSERT(*at && (list->tail != *at || !(*at)->next));
-  colli_post *post = *at;
-  *at = post->next;
-  if (list->tail == post)
-    list->tail = before;
-  return post;
-}
-
 int p2p_fail(colli_p2p *p2p, coll_request *op, int rank, int status) {
   p2p->exec->events->failed(p2p->exec->ctx, op, rank, COLLI_CHANNEL_P2P, -1, (coll_status)status);
   return COLLI_STEP_FAILED;
@@ -69,11 +49,9 @@ int colli_p2p_connect_all(colli_p2p *p2p, coll_request *op) {
 }
 
 /* How an operation ends whose posts are all over. */
-static coll_status end_of(const colli_p2p_op *op) {
-  for (int i = 0; i < op->nposts; i++)
-    if (op->post[i].unfit)
-      return COLL_ERR_MISMATCH;
-  return COLL_OK;
+static inline coll_status end_of(const colli_p2p_op *op) {
+  const bool unfit = op->post[0].unfit || (op->nposts > 1 && op->post[1].unfit);
+  return unfit ? COLL_ERR_MISMATCH : COLL_OK;
 }
 
 void p2p_finish(colli_p2p *p2p, colli_post *post) {

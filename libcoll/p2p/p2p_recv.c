@@ -135,18 +135,10 @@ void colli_p2p_abandoned(colli_p2p *p2p) {
   p2p_fail(p2p, &post->op->request, peer->rank, peer->recv_status);
 }
 
-/* Nothing more comes from a peer. */
-static void note_end(colli_p2p *p2p, colli_p2p_peer *peer, int status) {
+void p2p_note_end(colli_p2p *p2p, colli_p2p_peer *peer, int status) {
   COLLI_ASSERT_RANK(peer->rank != p2p->exec->rank, p2p->exec->rank);
   peer->recv_status = (coll_status)status;
   p2p->broken++;
-}
-
-int p2p_release(colli_p2p *p2p, colli_p2p_peer *peer) {
-  int status = peer->conn->ops->slot_release(peer->conn);
-  if (__builtin_expect(status > 0, 0))
-    note_end(p2p, peer, status);
-  return status;
 }
 
 /*
@@ -163,7 +155,9 @@ int p2p_read(colli_p2p *p2p, colli_p2p_peer *peer) {
     int status = peer->conn->ops->slot_peek(peer->conn, &tag, &data, &bytes);
     if (status == COLL_T_DONE) {
       int before = peer->nunexpected;
-      int result = handle_message(p2p, peer, &tag, data, bytes, !taken);
+      int result = p2p_deliver_expected(p2p, peer, &tag, data, bytes)
+                       ? COLLI_STEP_DONE
+                       : handle_message(p2p, peer, &tag, data, bytes, !taken);
       if (result != COLLI_STEP_DONE)
         return result == COLLI_STEP_BLOCKED ? moved : result;
       p2p_release(p2p, peer);
@@ -172,7 +166,7 @@ int p2p_read(colli_p2p *p2p, colli_p2p_peer *peer) {
     } else if (status == COLL_T_AGAIN) {
       return moved;
     } else {
-      note_end(p2p, peer, status);
+      p2p_note_end(p2p, peer, status);
     }
   }
   if (__builtin_expect(peer->recv_status != COLL_OK, 0) && report_end(p2p, peer) < 0)

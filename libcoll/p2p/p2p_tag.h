@@ -47,6 +47,15 @@ static inline coll_tag p2p_tag_shown(size_t count, int type) {
   return tag;
 }
 
+/* The tag of the eager message that fills a receive. That of any tag is no message's. */
+static inline coll_tag p2p_tag_expected(int tag, int type, size_t count) {
+  return p2p_tag_make(P2P_EAGER, tag, type, count, 0);
+}
+
+static inline bool p2p_tag_equal(const coll_tag *a, const coll_tag *b) {
+  return a->word[1] == b->word[1] && a->word[0] == b->word[0] && a->word[2] == b->word[2];
+}
+
 /* Decodes a tag; false if it is invalid. */
 static inline bool p2p_tag_read(const coll_tag *tag, colli_p2p_header *head) {
   head->kind = (int)colli_tag_get(tag, COLLI_TAG_P2P_KIND);

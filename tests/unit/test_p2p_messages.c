@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "libcoll/p2p/engine.h"
+#include "libcoll/p2p/p2p_at_once.h"
 #include "libcoll/p2p/p2p_tag.h"
 #include "libcoll/p2p/window.h"
 
@@ -167,6 +168,8 @@ static void post_receive(fake_world *w, colli_p2p_op *op, coll_message *message,
                              .tag = tag,
                              .type = COLL_UINT8,
                              .count = capacity,
+                             .bytes = capacity,
+                             .expected = p2p_tag_expected(tag, COLL_UINT8, capacity),
                              .message = message,
                              .buf = buf};
   colli_p2p_start(&w->p2p, op);
@@ -345,11 +348,58 @@ Test(p2p_messages, unexpected_ones_are_bounded) {
   close_world(w);
 }
 
+/* A message that fills the oldest receive from its source still goes to an older one from any. */
+Test(p2p_messages, what_fills_a_receive_keeps_the_order) {
+  static const struct {
+    int source[2], tag[2], taker;
+  } cases[] = {{{1, 1}, {5, 5}, 0},
+               {{1, 1}, {COLL_ANY_TAG, 5}, 0},
+               {{COLL_ANY_SOURCE, 1}, {5, 5}, 0},
+               {{COLL_ANY_SOURCE, 1}, {6, 5}, 1}};
+  for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+    fake_world *w = open_world();
+    char buf[2][8] = {{0}};
+    colli_p2p_op op[2];
+    coll_message message[2] = {{-9, -9, 99, COLL_INT8}, {-9, -9, 99, COLL_INT8}};
+    post_receive(w, &op[0], &message[0], buf[0], 8, cases[i].source[0], cases[i].tag[0]);
+    post_receive(w, &op[1], &message[1], buf[1], 8, cases[i].source[1], cases[i].tag[1]);
+    deliver_message(w, P2P_EAGER, 5, 8, 0, 8);
+    colli_engine_progress(&w->exec, &w->p2p);
+    for (int k = 0; k < 2; k++) {
+      const bool took = cases[i].taker == k;
+      cr_assert(op[k].request.done == took && buf[k][7] == (took ? 'x' : 0), "case %zu", i);
+      cr_assert(message[k].source == (took ? 1 : -9) && message[k].tag == (took ? 5 : -9));
+      cr_assert_eq(message[k].count, took ? 8u : 99u, "case %zu", i);
+    }
+    cr_assert(!w->broken && !w->unfit && !w->failed);
+    close_world(w);
+  }
+}
+
+/* A message with the tag of one that fills a receive, but another length, is no sender's. */
+Test(p2p_messages, what_fills_a_receive_has_its_length) {
+  for (size_t bytes = 7; bytes <= 9; bytes += 2) {
+    fake_world *w = open_world();
+    char buf[SLOT] = {0};
+    colli_p2p_op op;
+    post_receive(w, &op, NULL, buf, 8, 1, 5);
+    deliver_message(w, P2P_EAGER, 5, 8, 0, bytes);
+    colli_engine_progress(&w->exec, &w->p2p);
+    cr_assert(w->broken && !op.request.done && buf[0] == 0);
+    close_world(w);
+  }
+}
+
 /* A receive of up to 8 bytes that has no post. */
 static bool receive_at_once(fake_world *w, int tag, coll_message *message, char *buf) {
-  colli_p2p_wanted wanted = {
-      .buf = buf, .count = 8, .elem_bytes = 1, .tag = tag, .type = COLL_UINT8, .message = message};
-  return colli_p2p_recv_at_once(&w->p2p, 1, &wanted);
+  colli_p2p_wanted wanted = {.buf = buf,
+                             .count = 8,
+                             .message = message,
+                             .type = COLL_UINT8,
+                             .source = 1,
+                             .tag = tag,
+                             .expected = p2p_tag_expected(tag, COLL_UINT8, 8)};
+  return colli_p2p_recv_at_once(&w->p2p, &wanted);
 }
 
 /* Without a post a message is received only if it is the next one, an eager one that fits. */
