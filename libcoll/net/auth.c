@@ -1,6 +1,7 @@
 /* auth.c: the handshake that opens every connection. */
 #include "libcoll/net/auth.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
@@ -73,10 +74,13 @@ bool colli_gmac_compute(colli_gmac *gmac, uint64_t number, const void *head, siz
          EVP_CIPHER_CTX_ctrl(gmac, EVP_CTRL_AEAD_GET_TAG, COLLI_GMAC_BYTES, code) == 1;
 }
 
-bool colli_auth_tag(const uint8_t secret[COLL_SECRET_BYTES], uint8_t tag[COLLI_TAG_BYTES]) {
+bool colli_auth_tags(const uint8_t secret[COLL_SECRET_BYTES], colli_tags *tags) {
   uint8_t mac[COLLI_MAC_BYTES];
   bool good = colli_hmac(secret, "tag", sizeof("tag"), mac);
-  memcpy(tag, mac, COLLI_TAG_BYTES);
+  _Static_assert(sizeof(*tags) <= sizeof(mac), "one code is enough for all");
+  memcpy(tags, mac, sizeof(*tags));
+  tags->key.multiplier |= 1;
+  tags->key.last |= 1;
   return good;
 }
 
@@ -133,8 +137,45 @@ void colli_auth_connect(colli_auth *auth, int fd, const uint8_t secret[COLL_SECR
                               .comm_id = comm_id,
                               .word = word};
   init_side(auth, fd, secret, auth->hello.nonce);
-  if (auth->state != STATE_FAILED &&
-      (!colli_auth_tag(secret, auth->hello.tag) || !make_code(auth, auth->hello.code)))
+  colli_tags tags;
+  if (auth->state == STATE_FAILED)
+    return;
+  const bool good = colli_auth_tags(secret, &tags);
+  memcpy(auth->hello.tag, tags.anywhere, sizeof(auth->hello.tag));
+  if (!good || !make_code(auth, auth->hello.code))
+    fail_handshake(auth, COLL_ERR_SYSTEM, ENOMEM);
+}
+
+/* Whether two hosts' addresses are of one network, so that nothing changes them on the way. */
+static bool is_direct(const colli_addr *from, const colli_addr *to, const colli_addr *own,
+                      int nown) {
+  if (from->family != to->family)
+    return false;
+  if (colli_addr_same_ip(from, to) || (colli_addr_loopback(from) && colli_addr_loopback(to)) ||
+      (colli_addr_link_local(from) && colli_addr_link_local(to)))
+    return true;
+  for (int i = 0; i < nown && own[i].family; i++)
+    if (colli_addr_same_ip(&own[i], from) && colli_addr_affinity(&own[i], to) == 2)
+      return true;
+  return false;
+}
+
+void colli_auth_bind(colli_auth *auth, const colli_addr *to, const colli_addr *own, int nown) {
+  struct sockaddr_storage name;
+  socklen_t length = sizeof(name);
+  colli_addr from;
+  colli_tags tags;
+  if (auth->state != STATE_SEND_HELLO ||
+      getsockname(auth->fd, (struct sockaddr *)&name, &length) != 0 ||
+      !colli_net_from_sockaddr((struct sockaddr *)&name, &from) || !is_direct(&from, to, own, nown))
+    return;
+  if (!colli_auth_tags(auth->secret, &tags)) {
+    fail_handshake(auth, COLL_ERR_SYSTEM, ENOMEM);
+    return;
+  }
+  const uint32_t tag[] = {tags.one_origin, htonl(colli_origin_hash(&tags.key, &from, to->port))};
+  memcpy(auth->hello.tag, tag, sizeof(auth->hello.tag));
+  if (!make_code(auth, auth->hello.code))
     fail_handshake(auth, COLL_ERR_SYSTEM, ENOMEM);
 }
 

@@ -9,9 +9,11 @@
  *   acceptor  -> connector  one byte: accepted (1), refused (0), or one of us uses TLS (2)
  *   both                    with COLL_TLS=1: a TLS handshake (tls.h)
  *
- * The tag is the same in all hellos of a job: a kernel can compare it (door.h). With tag and code,
- * the acceptor turns away at once a peer that does not know the secret, and keeps no state for it.
- * They prove nothing, since both can be recorded and replayed.
+ * The tag is the same in all hellos of a job: a kernel can compare it (door.h). Within a network,
+ * half of it is a hash of the address and port from which the hello comes, so that the kernel drops
+ * copies from elsewhere. With tag and code, the acceptor turns away at once a peer that does not
+ * know the secret, and keeps no state for it. They prove nothing, since both can be recorded and
+ * replayed.
  *
  * Poll-driven: colli_auth_poll() never blocks; works on any stream socket (TCP or Unix).
  */
@@ -22,6 +24,7 @@
 #include <stdint.h>
 
 #include "coll/coll_transport.h"
+#include "libcoll/net/origin.h"
 #include "libcoll/net/tls.h"
 
 #define COLLI_HELLO_MAGIC      0x68694c43u /* "CLih" in the bytes of a little-endian host */
@@ -84,9 +87,15 @@ __attribute__((warn_unused_result)) bool colli_hmac(const uint8_t secret[COLL_SE
 /* Whether two codes are equal, in a time that does not depend on where they differ. */
 bool colli_hmac_equal(const uint8_t a[COLLI_MAC_BYTES], const uint8_t b[COLLI_MAC_BYTES]);
 
-/* The tag of all hellos that are made with a secret. False: as colli_hmac(). */
-__attribute__((warn_unused_result)) bool colli_auth_tag(const uint8_t secret[COLL_SECRET_BYTES],
-                                                        uint8_t tag[COLLI_TAG_BYTES]);
+/* The tags of hellos that are made with a secret: of those from anywhere, and the first half of
+ * those that only count from the address and port that the key and their second half say. False: as
+ * colli_hmac(). */
+typedef struct colli_tags {
+  uint32_t anywhere[COLLI_TAG_BYTES / 4], one_origin;
+  colli_origin_key key;
+} colli_tags;
+__attribute__((warn_unused_result)) bool colli_auth_tags(const uint8_t secret[COLL_SECRET_BYTES],
+                                                         colli_tags *tags);
 
 /*
  * AES-256-GMAC: five times as fast as HMAC for long messages, but each of a key's messages needs a
@@ -105,6 +114,14 @@ void colli_auth_connect(colli_auth *auth, int fd, const uint8_t secret[COLL_SECR
                         colli_hello_kind kind, int src_rank, int dst_rank, uint64_t comm_id,
                         uint64_t word);
 void colli_auth_accept(colli_auth *auth, int fd, const uint8_t secret[COLL_SECRET_BYTES]);
+
+/*
+ * Connector: if nothing between both sides changes addresses, as routers and proxies may, copies of
+ * its hello count from nowhere else. That is so if it dials an address `to` of this host, or of a
+ * network of one of its own addresses. To be called before the first colli_auth_poll(), on a socket
+ * that connects.
+ */
+void colli_auth_bind(colli_auth *auth, const colli_addr *to, const colli_addr *own, int nown);
 
 /* This side has COLL_TLS=1. To be called before the first colli_auth_poll(). */
 void colli_auth_want_tls(colli_auth *auth);

@@ -16,8 +16,9 @@ typedef struct colli_filter {
 /*
  * Has the kernel drop packets of connections that a listening socket has not accepted yet, unless
  * their data is such a hello, which always fits into one packet. So the packet that would complete
- * another connection is dropped, too: it stays half open. Where the kernel cannot do that, nothing
- * happens.
+ * another connection is dropped, too: it stays half open. So is a copy of a hello that counts from
+ * one origin only (colli_auth_bind()) and comes from another. Where the kernel cannot do that,
+ * nothing happens.
  */
 void colli_filter_attach(int listen_fd, const colli_filter *filter);
 

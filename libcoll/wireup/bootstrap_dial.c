@@ -109,6 +109,9 @@ static void start_attempt(const boot *b, boot_dial *dial, boot_attempt *attempt,
   else
     colli_auth_connect(&attempt->auth, attempt->fd, b->id->secret->bytes, dial->kind, b->rank,
                        dial->peer, b->id->comm_id, b->hello_word);
+  /* If an answer did not come in time, something on the way may change addresses. */
+  if (attempt->fd >= 0 && attempt->sys_errno != ETIMEDOUT)
+    colli_auth_bind(&attempt->auth, &attempt->addr, b->mine->control_addrs, COLLI_MAX_ADDRS);
   if (attempt->fd >= 0 && b->tls)
     colli_auth_want_tls(&attempt->auth);
 }

@@ -158,10 +158,11 @@ static int besiege(const bare_stage *s, int max, strangers who[PORTS]) {
   const uint8_t secret[COLL_SECRET_BYTES] = {2};
   uint16_t ports[PORTS];
   speeches words;
-  speeches_write(&words, s->kind, secret, 1, RANKS);
   int count = s->count ? listening_ports(ports, max, true) : 0;
-  for (int i = 0; i < count; i++)
+  for (int i = 0; i < count; i++) {
+    speeches_write(&words, s->kind, &(speech_target){ports[i], secret, 1, RANKS});
     who[i] = strangers_come(ports[i], s->count, &words);
+  }
   return count;
 }
 

@@ -48,27 +48,36 @@ static int begin_to_connect(uint16_t port, int number) {
   return fd;
 }
 
-/* A hello that was recorded: to any rank, of any kind. */
+/* A hello that was recorded: to any rank, of any kind. `port`: that it came to, over a network
+ * without routers; 0: over others. */
 static void record_hello(colli_hello *hello, int i, const uint8_t *secret, uint64_t comm_id,
-                         int nranks) {
+                         int nranks, uint16_t port) {
+  const colli_addr to = {.family = 4, .port = port, .ip = {127, 0, 0, 1}};
   colli_auth auth;
-  int dst_rank = i / COLLI_HELLO_SHRINK % nranks;
+  int dst_rank = i / COLLI_HELLO_SHRINK % nranks, src_rank = (dst_rank + 1) % nranks;
   colli_hello_kind kind = (colli_hello_kind)(COLLI_HELLO_CHECKIN + i % COLLI_HELLO_SHRINK);
-  colli_auth_connect(&auth, -1, secret, kind, (dst_rank + 1) % nranks, dst_rank, comm_id, 0);
+  int fd = port ? colli_net_connect(&to) : -1;
+  colli_auth_connect(&auth, fd, secret, kind, src_rank, kind == COLLI_HELLO_CHECKIN ? -1 : dst_rank,
+                     comm_id, 0);
+  if (port)
+    colli_auth_bind(&auth, &to, NULL, 0);
+  if (fd >= 0)
+    close(fd);
   *hello = auth.hello;
 }
 
-void speeches_write(speeches *words, stranger_kind kind, const uint8_t *secret, uint64_t comm_id,
-                    int nranks) {
+void speeches_write(speeches *words, stranger_kind kind, const speech_target *target) {
   const uint8_t guess[COLL_SECRET_BYTES] = {1};
+  const bool replay = kind == STRANGERS_REPLAY || kind == STRANGERS_REPLAY_ROUTED;
   colli_hello hello;
   memset(words, 'x', sizeof(*words));
-  words->count = kind == STRANGERS_SILENT ? 0 : kind == STRANGERS_REPLAY ? 128 : 1;
+  words->count = kind == STRANGERS_SILENT ? 0 : replay ? 128 : 1;
   words->bytes = kind == STRANGERS_GARBAGE      ? sizeof(words->text[0])
                  : kind == STRANGERS_HALF_HELLO ? 8
                                                 : sizeof(hello);
   for (int i = 0; i < words->count && kind != STRANGERS_GARBAGE; i++) {
-    record_hello(&hello, i, kind == STRANGERS_REPLAY ? secret : guess, comm_id, nranks);
+    record_hello(&hello, i, replay ? target->secret : guess, target->comm_id, target->nranks,
+                 kind == STRANGERS_REPLAY ? target->port : 0);
     memcpy(words->text[i], &hello, sizeof(hello));
   }
 }

@@ -9,10 +9,11 @@
 /* What strangers say once they are connected. */
 typedef enum stranger_kind {
   STRANGERS_SILENT,
-  STRANGERS_GARBAGE,     /* 200 bytes of nonsense */
-  STRANGERS_HALF_HELLO,  /* the first bytes of a hello, and no more */
-  STRANGERS_FALSE_HELLO, /* a whole one, but without the secret */
-  STRANGERS_REPLAY,      /* some of many that they have recorded on connections of the job */
+  STRANGERS_GARBAGE,       /* 200 bytes of nonsense */
+  STRANGERS_HALF_HELLO,    /* the first bytes of a hello, and no more */
+  STRANGERS_FALSE_HELLO,   /* a whole one, but without the secret */
+  STRANGERS_REPLAY,        /* some of many that they have recorded on connections of the job */
+  STRANGERS_REPLAY_ROUTED, /* the same, of ranks beyond a router */
   STRANGER_KINDS
 } stranger_kind;
 
@@ -23,9 +24,16 @@ typedef struct speeches {
   uint8_t text[128][200];
 } speeches;
 
-/* The messages of a kind. secret: that of the job, whose hellos have been recorded; else NULL. */
-void speeches_write(speeches *words, stranger_kind kind, const uint8_t *secret, uint64_t comm_id,
-                    int nranks);
+/* A port, and the job whose hellos to it have been recorded. */
+typedef struct speech_target {
+  uint16_t port;
+  const uint8_t *secret;
+  uint64_t comm_id;
+  int nranks;
+} speech_target;
+
+/* The messages of a kind. */
+void speeches_write(speeches *words, stranger_kind kind, const speech_target *target);
 
 /* Some connections, and the process that holds them. */
 typedef struct strangers {

@@ -61,11 +61,13 @@ static int besiege(const stage *s, strangers who[PORTS]) {
   coll_error error = COLL_ERROR_INIT;
   if (colli_id_unpack(&s->id, &id, &error) != COLL_OK)
     abort();
-  speeches_write(&words, s->kind, id.secret->bytes, id.comm_id, RANKS);
-  colli_id_release(&id);
   int count = s->count ? listening_ports(ports, PORTS, s->filtered) : 0;
-  for (int i = 0; i < count; i++)
+  for (int i = 0; i < count; i++) {
+    const speech_target target = {ports[i], id.secret->bytes, id.comm_id, RANKS};
+    speeches_write(&words, s->kind, &target);
     who[i] = strangers_come(ports[i], s->count, &words);
+  }
+  colli_id_release(&id);
   return count;
 }
 
@@ -263,9 +265,9 @@ static void measure_cost(cost costs[STRANGER_KINDS + 1], int rounds) {
   }
 }
 
-Test(strangers, cost_little_memory, .timeout = 300) {
-  static const char *const names[] = {"silent",      "garbage", "half hello",
-                                      "false hello", "replay",  "none"};
+Test(strangers, cost_little_memory, .timeout = 1200) {
+  static const char *const names[] = {"silent", "garbage",    "half hello", "false hello",
+                                      "replay", "far replay", "none"};
   cost costs[STRANGER_KINDS + 1];
   measure_cost(costs, getenv("TEST_STRANGERS") ? ROUNDS_MOST : 3);
   cr_log_info("%-12s %12s %12s %12s %12s %12s", "strangers", "creation ms", "all-reduce", "shrink",
@@ -301,6 +303,10 @@ Test(strangers, that_make_up_a_hello, .timeout = 120) {
 
 Test(strangers, that_repeat_recorded_hellos, .timeout = 120) {
   play(STRANGERS_REPLAY, true);
+}
+
+Test(strangers, that_repeat_hellos_recorded_beyond_a_router, .timeout = 120) {
+  play(STRANGERS_REPLAY_ROUTED, true);
 }
 
 /* Where the kernel does not filter, they fill the queues of the listening sockets. */

@@ -234,6 +234,71 @@ Test(door, the_kernel_keeps_hellos_recorded_at_other_doors) {
 }
 
 /* The door's owner wants hellos of this word. */
+/* Connects over ::1; -1: there is no IPv6. */
+static int connect_v6(const place *p) {
+  const struct sockaddr_in6 to = {
+      .sin6_family = AF_INET6, .sin6_port = htons(p->port), .sin6_addr = in6addr_loopback};
+  int fd = socket(AF_INET6, SOCK_STREAM, 0);
+  if (fd >= 0 && connect(fd, (const struct sockaddr *)&to, sizeof(to)) == 0)
+    return fd;
+  close(fd);
+  return -1;
+}
+
+/* A rank dials from this host, or from a host of its network. Copies of its hello come before it,
+ * from other ports and addresses. */
+static void send_copies(bool v6) {
+  enum { STRANGERS = 40 };
+  place p;
+  colli_guest guest;
+  colli_auth rank;
+  int fds[STRANGERS];
+  open_place(&p, true);
+  const int fd = v6 ? connect_v6(&p) : connect_from(&p, 1);
+  colli_addr to = {.family = v6 ? 6 : 4, .port = p.port, .ip = {127, 0, 0, 1}};
+  if (fd < 0)
+    cr_skip_test("this host has no IPv6");
+  if (v6)
+    memcpy(to.ip, &in6addr_loopback, 16);
+  colli_auth_connect(&rank, fd, secret, COLLI_HELLO_DATA, 4, 0, 5, 0);
+  colli_auth_bind(&rank, &to, NULL, 0);
+  for (int i = 0; i < STRANGERS; i++) {
+    fds[i] = v6 ? connect_v6(&p) : connect_from(&p, 1 + (uint32_t)i % 2);
+    cr_assert_eq(send(fds[i], &rank.hello, sizeof(rank.hello), 0), (ssize_t)sizeof(rank.hello));
+  }
+  let_in(&p, &rank, 4);
+  cr_assert_not(colli_door_next(&p.door, &guest));
+  cr_assert_eq(p.door.strangers.count, 0, "%lu copies came in", p.door.strangers.count);
+  cr_assert_eq(p.door.count, 0);
+  for (int i = 0; i < STRANGERS; i++)
+    close(fds[i]);
+  close_place(&p);
+}
+
+Test(door, the_kernel_keeps_copies_of_a_hello_from_elsewhere) {
+  send_copies(false);
+}
+
+Test(door, the_kernel_keeps_copies_of_a_hello_from_elsewhere_over_ipv6) {
+  send_copies(true);
+}
+
+/* Where routers may change addresses, a hello counts from anywhere. */
+Test(door, a_hello_to_another_network_counts_from_anywhere) {
+  const colli_addr own = {.family = 4, .prefix = 8, .ip = {127, 0, 0, 1}};
+  const colli_addr far = {.family = 4, .prefix = 24, .ip = {192, 0, 2, 1}};
+  place p;
+  colli_auth rank;
+  open_place(&p, true);
+  colli_auth_connect(&rank, connect_from(&p, 1), secret, COLLI_HELLO_DATA, 4, 0, 5, 0);
+  const colli_hello before = rank.hello;
+  colli_auth_bind(&rank, &far, &own, 1);
+  cr_assert_eq(memcmp(&rank.hello, &before, sizeof(before)), 0);
+  cr_assert_eq(colli_auth_poll(&rank), COLL_T_AGAIN);
+  let_in(&p, &rank, 4);
+  close_place(&p);
+}
+
 static bool is_wanted(const void *ctx, const colli_hello *hello) {
   return hello->word == *(const uint64_t *)ctx;
 }

@@ -3,9 +3,12 @@
 #include <arpa/inet.h>
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <linux/filter.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "libcoll/base/clock.h"
@@ -260,5 +263,49 @@ Test(tcp, closing_ends_by_the_clock, .timeout = 60) {
   cr_expect_geq(looks, 2);
   cr_expect_leq(looks, 6);
   tcp_transport.disconnect(at_b);
+  tcp_transport.close(b.ep);
+}
+
+/* Has a listening socket drop all first messages that count from one origin only, as if something
+ * on the way changed addresses. */
+static void pretend_router(int listen_fd, const uint8_t *secret) {
+  colli_tags tags;
+  cr_assert(colli_auth_tags(secret, &tags));
+  struct sock_filter code[] = {
+      BPF_STMT(BPF_LD | BPF_B | BPF_ABS, 13), /* as filter.c */
+      BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, 0x06, 6, 0),
+      BPF_STMT(BPF_LD | BPF_B | BPF_ABS, 12),
+      BPF_STMT(BPF_ALU | BPF_AND | BPF_K, 0xf0),
+      BPF_STMT(BPF_ALU | BPF_RSH | BPF_K, 2),
+      BPF_STMT(BPF_MISC | BPF_TAX, 0),
+      BPF_STMT(BPF_LD | BPF_W | BPF_IND, offsetof(colli_hello, tag)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ntohl(tags.anywhere[0]), 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, UINT32_MAX),
+      BPF_STMT(BPF_RET | BPF_K, 0),
+  };
+  const struct sock_fprog program = {sizeof(code) / sizeof(*code), code};
+  cr_assert_eq(setsockopt(listen_fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)), 0);
+}
+
+/* A rank whose hello is not taken since something changes its address sends one that counts from
+ * anywhere. */
+Test(tcp, changed_addresses, .timeout = 60) {
+  node a = {0}, b = {0};
+  coll_conn *at_a, *at_b;
+  cr_assert_eq(open_node(&a, 0), COLL_OK);
+  cr_assert_eq(open_node(&b, 1), COLL_OK);
+  pretend_router(((tcp_endpoint *)b.ep)->listen_fd, b.env.secret);
+  cr_assert_eq(tcp_transport.connect(a.ep, 1, b.blob, 0, &at_a), COLL_OK);
+  cr_assert_eq(tcp_transport.connect(b.ep, 0, a.blob, 0, &at_b), COLL_OK);
+  coll_tag tag = {{0}};
+  cr_assert(WAIT_UNTIL((tcp_transport.progress(a.ep), tcp_transport.progress(b.ep),
+                        tcp_transport.send(at_a, &tag, "", 0) == COLL_T_DONE),
+                       20));
+  cr_assert_eq(a.status, COLL_OK);
+  cr_assert_eq(b.status, COLL_OK);
+  cr_assert(((tcp_conn *)at_a)->far, "the first hello counted from one origin");
+  tcp_transport.disconnect(at_a);
+  tcp_transport.disconnect(at_b);
+  tcp_transport.close(a.ep);
   tcp_transport.close(b.ep);
 }

@@ -162,6 +162,9 @@ static int poll_connect(tcp_conn *conn, uint64_t now_ns) {
   dial->since_ns = now_ns;
   colli_auth_connect(&dial->auth, conn->source.fd, env->secret, COLLI_HELLO_DATA, env->rank,
                      conn->base.peer, env->comm_id, (uint64_t)conn->base.channel);
+  if (!conn->far)
+    colli_auth_bind(&dial->auth, &dial->candidate[dial->next - 1], conn->ep->blob.addrs,
+                    COLLI_MAX_ADDRS);
   if (conn->ep->tls)
     colli_auth_want_tls(&dial->auth);
   dial->auth.deadline_ns = UINT64_MAX; /* the peer answers when it calls connect(), perhaps late */
@@ -210,8 +213,8 @@ static int poll_handshake(tcp_conn *conn) {
 }
 
 /* Whether the other end has failed to accept the hello in time: it may be another job's port at an
- * address that several hosts have (door.h), or very busy. Then tries the next address and returns
- * 1. */
+ * address that several hosts have (door.h), very busy, or see another address than this host's.
+ * Then tries the next address and returns 1. */
 static int look_at_hello(tcp_conn *conn, uint64_t now_ns) {
   tcp_dial *dial = conn->dial;
   int queued = 0;
@@ -224,6 +227,7 @@ static int look_at_hello(tcp_conn *conn, uint64_t now_ns) {
     return 0;
   note_attempt(conn, "takes no message of ours");
   dial->again = true;
+  conn->far = true;
   dial_next(conn);
   return 1;
 }

@@ -87,6 +87,7 @@ typedef struct tcp_conn {
   tcp_endpoint *ep;
   LIST_ENTRY(tcp_conn) link; /* in conns or lingering */
   LIST_ENTRY(tcp_conn) blocked_link;
+  bool far;      /* dialling: the peer's kernel takes no hellos of one origin (auth.h) */
   bool blocked;  /* in the list of connections with unsent output */
   bool reported; /* env->fail() was called */
   bool shut;     /* lingering: our side is shut down */
