@@ -313,6 +313,8 @@ static bool head_valid(const colli_hello *hello) {
 
 /* Acceptor: refuses a hello that was made with another secret, or none. */
 static int refuse_hello(colli_auth *auth) {
+  if (auth->curt)
+    return fail_handshake(auth, COLL_ERR_AUTH, EACCES);
   /* In place of a proof, so that the connector learns that its secret is another one. */
   memset(auth->buf, 0, sizeof(auth->buf));
   ssize_t ignored = send(auth->fd, auth->buf, sizeof(auth->buf), MSG_NOSIGNAL | MSG_DONTWAIT);

@@ -64,6 +64,7 @@ typedef struct colli_auth {
   bool connector;
   bool held;   /* set by a connector: it does not send its proof yet */
   bool proved; /* connector: it has sent its proof, or some of it */
+  bool curt;   /* set by an acceptor: who does not know the secret gets no answer */
   int state;
   size_t done;           /* bytes of the current message read or written */
   const uint8_t *secret; /* the caller's; NULL once the handshake has ended */

@@ -170,6 +170,7 @@ static bool is_replay(colli_door *door, colli_guest *guest) {
 
 /* Advances a guest's handshake: as colli_auth_poll(). */
 static int poll_guest(colli_door *door, colli_guest *guest) {
+  guest->auth.curt = door->answers > 0 && door->impostors >= door->answers;
   int result = colli_auth_poll(&guest->auth), sys_errno = errno;
   if (result == COLL_T_AGAIN && is_replay(door, guest)) {
     result = COLL_ERR_AUTH;
@@ -325,7 +326,7 @@ int colli_door_open(colli_door *door, int listen_fd, const uint8_t secret[COLL_S
   door->rank = rank;
   door->answers = kind == COLLI_HELLO_CONTROL || kind == COLLI_HELLO_DATA ? 0 : ANSWERED;
   door->log = *log;
-  filter_for(door, door->answers > 0);
+  filter_for(door, false);
   door->spare_fd = COLLI_FD(eventfd(0, EFD_CLOEXEC));
   return 0;
 }
@@ -342,6 +343,9 @@ bool colli_door_next(colli_door *door, colli_guest *guest) {
   struct epoll_event events[COLLI_DOOR_GUESTS + 1];
   if (door->listen_fd < 0)
     return false;
+  if (!door->served && door->answers > 0)
+    filter_for(door, true);
+  door->served = true;
   int count = epoll_wait(door->epoll_fd, events, COLLI_DOOR_GUESTS + 1, 0);
   for (int i = 0; count < 0 && i < door->count; i++) /* nothing is known of any */
     if (serve(door, i, guest))

@@ -11,8 +11,9 @@
  * kind and to the rank that this door is for, so recorded ones of other doors do not. Exceptions
  * are doors that honest processes may dial by mistake and that should answer them: ranks and
  * newcomers that were given another secret dial who listens for them, and survivors dial the port
- * of a dead rank that another job uses now. There, all hellos with another tag pass as well while
- * the door is open, until too many have come.
+ * of a dead rank that another job uses now. There, all hellos with another tag pass as well, from
+ * when the door is first served (those from before are sent again by the peer's kernel) until too
+ * many have come. None of these can fill the queue before anybody looks.
  *
  * A guest whose hello does not have the right code (auth.h) is turned away at once. A code that was
  * received before means a replayed hello. The number of guests is bounded: those that are silent,
@@ -46,6 +47,7 @@ typedef struct colli_door {
   int epoll_fd;   /* wait for this one: readable when colli_door_next() has something to do */
   int spare_fd;   /* given up when descriptors run out; -1: used up */
   bool listening; /* epoll_fd watches listen_fd */
+  bool served;    /* colli_door_next() was called */
   const uint8_t *secret; /* the caller's */
   colli_hello_kind kind; /* of the hellos that are meant for this door */
   int rank;              /* to which they are; -1: any */

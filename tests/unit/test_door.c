@@ -176,6 +176,31 @@ Test(door, who_has_another_secret_gets_an_answer_at_once_and_many_do_not) {
   close_place(&p);
 }
 
+/* Serves a door to which no rank comes. */
+static unsigned long serve_impostors(place *p) {
+  colli_guest guest;
+  cr_assert_not(colli_door_next(&p->door, &guest));
+  return p->door.impostors;
+}
+
+/* They cannot fill the queue of a door that its owner does not serve yet. */
+Test(door, who_has_another_secret_waits_until_the_door_is_served) {
+  enum { STRANGERS = 40 };
+  static const uint8_t other[COLL_SECRET_BYTES] = {1};
+  place p;
+  int fds[STRANGERS];
+  open_place(&p, true);
+  colli_door_close(&p.door);
+  cr_assert_eq(colli_door_open(&p.door, p.listen_fd, secret, COLLI_HELLO_JOIN, -1, &quiet), 0);
+  for (int i = 0; i < STRANGERS; i++)
+    fds[i] = say_hello(&p, other, COLLI_HELLO_JOIN, 0);
+  cr_assert_eq(serve_impostors(&p), 0);
+  cr_assert(WAIT_UNTIL(serve_impostors(&p) > 0, 20), "their kernels send it again");
+  for (int i = 0; i < STRANGERS; i++)
+    close(fds[i]);
+  close_place(&p);
+}
+
 Test(door, the_kernel_keeps_who_has_another_secret_where_nobody_errs) {
   static const uint8_t other[COLL_SECRET_BYTES] = {1};
   place p;
