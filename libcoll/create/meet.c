@@ -56,16 +56,19 @@ static int transfer(int fd, bool out, void *data, size_t bytes, uint64_t until_n
   return result == COLL_T_DONE ? 0 : result;
 }
 
-/* Connects, and receives a sealed message. 0 or an errno. */
+/* Connects, greets, and receives a sealed message. 0 or an errno. */
 static int fetch(const colli_addr *addr, uint64_t until_ns, int *fd,
                  uint8_t sealed[COLLI_SEALED_MAX], size_t *bytes) {
   colli_meet_header header;
+  colli_meet_greeting greeting = {.magic = COLLI_MEET_GREETING};
   *fd = colli_net_connect(addr);
   if (*fd < 0)
     return errno;
   if (!await(*fd, POLLOUT, until_ns))
     return ETIMEDOUT;
   int failed = colli_net_connect_result(*fd);
+  if (!failed)
+    failed = transfer(*fd, true, &greeting, sizeof(greeting), until_ns);
   if (!failed)
     failed = transfer(*fd, false, &header, sizeof(header), until_ns);
   if (!failed && (header.magic != COLLI_MEET_MAGIC || header.bytes > COLLI_SEALED_MAX))

@@ -2,14 +2,16 @@
  * meet.h: rank 0 hands the id to the others at a port that all can work out, for launchers that
  * carry nothing themselves.
  *
- *   others: connect -->
+ *   others: connect, greeting -->
  *                      <-- rank 0: length, sealed (job, key, id)
  *   rank, HMAC(key, rank) -->
  *                      <-- a byte: rank 0 has counted this rank, which comes again otherwise
  *
  * Rank 0 hands it to anybody, since only ranks can open it, and is done when each rank has proved
- * that it did. Others try all ports and go on if something else answers there: a rank 0 of another
- * job, or of an earlier call.
+ * that it did. Its kernel keeps connections without the greeting, which is the same in all jobs.
+ * Those that it does hand over make room for others: first who has not greeted, then the oldest of
+ * a source that has many, then the oldest. Others try all ports and go on if something else answers
+ * there: a rank 0 of another job, or of an earlier call.
  */
 #ifndef COLLI_CREATE_MEET_H
 #define COLLI_CREATE_MEET_H

@@ -5,6 +5,14 @@
 #include "libcoll/create/meet.h"
 #include "libcoll/net/auth.h"
 
+/* What comes first, so that rank 0's kernel need not hand over who says nothing or something else.
+ */
+typedef struct colli_meet_greeting {
+  uint32_t magic;
+  uint8_t pad[4];
+} colli_meet_greeting;
+#define COLLI_MEET_GREETING 0x676d4c43u /* "CLmg" */
+
 /* Sealed in rank 0's answer. */
 typedef struct colli_meet_message {
   char job[COLLI_MEET_JOB];

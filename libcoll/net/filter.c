@@ -131,6 +131,24 @@ void colli_filter_attach(int listen_fd, const colli_filter *filter) {
   setsockopt(listen_fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program));
 }
 
+void colli_filter_attach_word(int listen_fd, uint32_t word, uint32_t bytes) {
+  struct sock_filter code[] = {
+      BPF_STMT(BPF_LD | BPF_B | BPF_ABS, 13),
+      BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, FLAG_SYN_RST, 7, 0),
+      BPF_STMT(BPF_LD | BPF_B | BPF_ABS, 12),
+      BPF_STMT(BPF_ALU | BPF_AND | BPF_K, 0xf0),
+      BPF_STMT(BPF_ALU | BPF_RSH | BPF_K, 2),
+      BPF_STMT(BPF_MISC | BPF_TAX, 0),
+      LOAD_FIELD(BPF_B, bytes - 1), /* drops if there is less */
+      LOAD_FIELD(BPF_W, 0),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, htonl(word), 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, UINT32_MAX),
+      BPF_STMT(BPF_RET | BPF_K, 0),
+  };
+  const struct sock_fprog program = {sizeof(code) / sizeof(*code), code};
+  setsockopt(listen_fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program));
+}
+
 bool colli_filter_detach(int fd) {
   const int none = 0;
   return setsockopt(fd, SOL_SOCKET, SO_DETACH_FILTER, &none, sizeof(none)) == 0 || errno == ENOENT;

@@ -22,6 +22,9 @@ typedef struct colli_filter {
  */
 void colli_filter_attach(int listen_fd, const colli_filter *filter);
 
+/* The same for connections that must begin with a word (in host order) and `bytes` bytes in all. */
+void colli_filter_attach_word(int listen_fd, uint32_t word, uint32_t bytes);
+
 /* Removes the filter that an accepted socket inherited; false with errno. */
 bool colli_filter_detach(int fd);
 
