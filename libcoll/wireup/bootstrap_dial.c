@@ -98,6 +98,15 @@ static void fail_attempt(const boot *b, boot_dial *dial, boot_attempt *attempt, 
     }
 }
 
+/* Whether something on the way may change addresses although the peer is near: a tunnel ends at a
+ * loopback address, while a rank of this host lists others, too, if the host has any. */
+static bool leads_through_tunnel(const boot_dial *dial) {
+  for (int i = 0; i < dial->count; i++)
+    if (!colli_addr_loopback(&dial->attempts[i].addr))
+      return false;
+  return true;
+}
+
 /* Begins to connect to an address. */
 static void start_attempt(const boot *b, boot_dial *dial, boot_attempt *attempt, uint64_t now_ns) {
   COLLI_ASSERT_RANK(attempt->fd < 0 && !attempt->dead, b->rank);
@@ -109,8 +118,8 @@ static void start_attempt(const boot *b, boot_dial *dial, boot_attempt *attempt,
   else
     colli_auth_connect(&attempt->auth, attempt->fd, b->id->secret->bytes, dial->kind, b->rank,
                        dial->peer, b->id->comm_id, b->hello_word);
-  /* If an answer did not come in time, something on the way may change addresses. */
-  if (attempt->fd >= 0 && attempt->sys_errno != ETIMEDOUT)
+  /* Or there was no answer in time, perhaps because of a proxy. */
+  if (attempt->fd >= 0 && attempt->sys_errno != ETIMEDOUT && !leads_through_tunnel(dial))
     colli_auth_bind(&attempt->auth, &attempt->addr, b->mine->control_addrs, COLLI_MAX_ADDRS);
   if (attempt->fd >= 0 && b->tls)
     colli_auth_want_tls(&attempt->auth);
