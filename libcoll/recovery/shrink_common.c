@@ -12,13 +12,14 @@
 
 #define LOOK_NS (50 * COLLI_NS_PER_MS) /* the longest time between two checks for events */
 
-void shrink_take_list(shrink *s, uint64_t ballot, uint64_t list, bool renewed,
+void shrink_take_list(shrink *s, uint64_t ballot, uint64_t list, bool renewed, int newcomers,
                       const uint8_t *flags) {
   COLLI_ASSERT_RANK(ballot > s->ballot, s->b.rank); /* ballots only rise */
   s->ballot = ballot;
   s->proved = s->proved && s->list == list;
   s->list = list;
   s->renewed = renewed;
+  s->newcomers = newcomers;
   for (int r = 0; r < s->b.nranks; r++)
     s->listed[r] = flags[r] & SHRINK_LISTED;
 }
@@ -27,7 +28,8 @@ void shrink_take_latest(shrink *s) {
   for (int r = 0; r < s->b.nranks; r++) {
     const shrink_member *m = &s->members[r];
     if (r != s->b.rank && m->in && m->head.ballot > s->ballot)
-      shrink_take_list(s, m->head.ballot, m->head.list, m->head.renewed != 0, m->list);
+      shrink_take_list(s, m->head.ballot, m->head.list, m->head.renewed != 0, m->head.newcomers,
+                       m->list);
   }
 }
 
@@ -43,7 +45,7 @@ void shrink_take_from_behind(shrink *s, uint64_t before) {
   }
   if (latest)
     shrink_take_list(s, shrink_next_ballot(s->ballot, s->b.rank), latest->head.list,
-                     latest->head.renewed != 0, latest->list);
+                     latest->head.renewed != 0, latest->head.newcomers, latest->list);
 }
 
 /* ---- those who dial the shrink listener

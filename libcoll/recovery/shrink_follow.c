@@ -76,7 +76,8 @@ static void obey(shrink *s, const shrink_order *order, const uint8_t *flags) {
   COLLI_ASSERT_RANK(flags[s->b.rank] & SHRINK_LISTED, s->b.rank);
   coll_status status = COLL_OK;
   shrink_report report;
-  shrink_take_list(s, order->ballot, order->comm_id, order->kind == SHRINK_RENEW, flags);
+  shrink_take_list(s, order->ballot, order->comm_id, order->kind == SHRINK_RENEW, order->newcomers,
+                   flags);
   s->up.here = false; /* what comes next ends the building */
   if (order->kind == SHRINK_BUILD)
     status = shrink_adopt(s, order, -1);

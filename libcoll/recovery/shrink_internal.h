@@ -71,6 +71,8 @@ typedef struct shrink_checkin {
   uint64_t word;    /* SHRINK_AGREE: its own */
   uint32_t renewed;
   uint32_t task;
+  int32_t newcomers; /* of the latest list */
+  int32_t pad;
 } shrink_checkin;
 
 typedef enum shrink_order_kind {
@@ -90,7 +92,7 @@ typedef struct shrink_order {
   uint64_t ballot;
   uint64_t comm_id;  /* of the new communicator, or the list's number */
   uint64_t word;     /* SHRINK_AGREE: that of all on the list */
-  int32_t newcomers; /* BUILD: ranks behind those of the list */
+  int32_t newcomers; /* BUILD, RENEW: ranks behind those of the list */
   int32_t pad;
   uint8_t salt[COLL_SECRET_BYTES]; /* BUILD: its secret is made from this and the old one */
   colli_addr addrs[COLLI_MAX_ADDRS];
@@ -190,6 +192,7 @@ typedef struct shrink {
   uint64_t ballot;      /* of the latest list known here, as are these: */
   uint64_t list;        /* its comm_id */
   bool renewed;
+  int newcomers;    /* ranks behind its members */
   bool proved;      /* some rank is known to have returned with that list */
   bool *listed;     /* its members */
   uint64_t adopted; /* the list that this rank has adopted: that one, an earlier one, 0: none */
@@ -239,7 +242,7 @@ int shrink_dial_step(shrink *s, boot_dial *dial);
 bool shrink_ran_short(const shrink *s, coll_status status);
 
 /* Records the latest list from an order or checkin. */
-void shrink_take_list(shrink *s, uint64_t ballot, uint64_t list, bool renewed,
+void shrink_take_list(shrink *s, uint64_t ballot, uint64_t list, bool renewed, int newcomers,
                       const uint8_t *flags);
 
 /* Adopts the latest list that any rank here knows. */

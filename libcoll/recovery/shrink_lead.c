@@ -67,9 +67,8 @@ static bool may_be_committed(lead *l) {
     return true;
   if (s->ballot && s->ballot == l->ballot)
     shrink_take_from_behind(s, l->before);
-  const bool outside = s->task == SHRINK_AGREE;
-  if (s->ballot == 0 || (s->ballot == l->ballot && !outside))
-    return false; /* none, or this rank's own, which it did not commit */
+  if (s->ballot == 0)
+    return false;
   for (int r = 0; r < s->b.nranks; r++) {
     l->here[r] = here(s, r);
     l->adopted[r] = l->here[r] && has_adopted(s, r);
@@ -80,7 +79,9 @@ static bool may_be_committed(lead *l) {
                                                 .listed = s->listed,
                                                 .adopted = l->adopted,
                                                 .renewed = s->renewed,
-                                                .outside = outside});
+                                                .mine = s->ballot == l->ballot,
+                                                .agrees = s->task == SHRINK_AGREE,
+                                                .newcomers = s->newcomers});
 }
 
 /* ---- orders ---------------------------------------------------------------------------------- */
@@ -367,7 +368,7 @@ static coll_status new_list(lead *l) {
   shrink_order order = make_order(SHRINK_BUILD);
   COLLI_ASSERT_RANK(l->takes[s->b.rank] && !s->proved, s->b.rank);
   memcpy(s->listed, l->takes, (size_t)s->b.nranks * sizeof(*s->listed));
-  order.newcomers = grow_count(s);
+  order.newcomers = s->newcomers = grow_count(s);
   coll_status status = identify_list(s, &order, &listen_fd);
   if (status != COLL_OK)
     return status;
@@ -392,6 +393,7 @@ static coll_status new_list(lead *l) {
 /* A round with the latest list, which may already be committed. */
 static coll_status renew_list(lead *l) {
   shrink_order order = make_order(SHRINK_RENEW);
+  order.newcomers = l->s->newcomers;
   l->s->ballot = shrink_next_ballot(l->s->ballot, l->s->b.rank);
   l->s->renewed = true;
   send_order_to_members(l, &order, true);

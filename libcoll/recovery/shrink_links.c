@@ -114,7 +114,8 @@ static bool take_checkin(shrink *s, int link, const shrink_part *part, const uin
     return false;
   memcpy(&head, bytes, sizeof(head));
   if (part->bytes != sizeof(head) + (head.ballot ? nranks : 0) ||
-      !shrink_is_list(head.ballot, head.list, s->b.nranks))
+      !shrink_is_list(head.ballot, head.list, s->b.nranks) || head.newcomers < 0 ||
+      head.newcomers > COLLI_NEWCOMERS_MAX)
     return false;
   if (part->attempt <= m->attempt)
     return true; /* of a connection before this one */

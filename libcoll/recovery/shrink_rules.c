@@ -5,7 +5,9 @@
 #define LATEST    (UINT64_MAX >> SHRINK_RANK_BITS >> 1) /* leaves room for as many more */
 
 bool shrink_may_be_committed(const shrink_view *view) {
-  bool missing = view->outside, adopted = true;
+  bool missing = view->agrees || view->newcomers > 0, adopted = true;
+  if (view->mine && !view->agrees)
+    return false;
   for (int r = 0; r < view->nranks; r++) {
     if (!view->listed[r])
       continue;

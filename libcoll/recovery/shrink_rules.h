@@ -10,7 +10,8 @@
  *      they have said so, it is committed to them. A renewed list stays the only one until all its
  *      members that are not gone are here.
  *      A word that was agreed on must stay even if all who returned with it are dead by now,
- * because they may have acted on it (*outside*). So it is renewed also if all members are here. If
+ *      because they may have acted on it; and newcomers are no members of a list, but may have
+ *      returned with it (*outside*). So such lists are renewed also if all members are here. If
  *      nobody lives who took part in its last round, it may be replaced.
  *   2. Those who take a list, new or renewed, must be more than half of all ranks, or half of them
  *      with rank 0, or all ranks that are not gone. So two lists have a taker in common, or all
@@ -41,8 +42,9 @@ typedef struct shrink_view {
   const bool *listed;  /* is in the list */
   const bool *adopted; /* is here and has made the list's communicator */
   bool renewed;        /* the list was renewed */
-  bool outside;        /* somebody may have returned with it who is none of its members that live,
-                          and counts */
+  bool mine;           /* the coordinator chose it, and did not commit it */
+  bool agrees;         /* it comes with a word instead of a communicator */
+  int newcomers;       /* ranks behind its members */
 } shrink_view;
 
 /* Whether a rank may have returned with the latest list (rule 1). */

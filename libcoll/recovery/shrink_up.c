@@ -31,7 +31,8 @@ void shrink_say_checkin(shrink *s) {
                                 .adopted = s->adopted,
                                 .word = s->word,
                                 .renewed = s->renewed,
-                                .task = (uint32_t)s->task}};
+                                .task = (uint32_t)s->task,
+                                .newcomers = s->newcomers}};
   if (s->ballot && (m->list = shrink_alloc(s, (size_t)s->b.nranks)) != NULL)
     fill_flags(s, m->list);
   m->in = !s->ballot || m->list; /* else the others count this rank as missing */

@@ -171,6 +171,7 @@ static size_t fill_checkin(member *m, uint8_t *to) {
     head.list = how & 2 ? m->comm_id_told : how >> 2 & 3;
     head.adopted = how & 16 ? head.list : how >> 5 & 1;
     head.renewed = how >> 6 & 1;
+    head.newcomers = how >> 7 & 1;
   }
   spoil(m, &head, sizeof head);
   memcpy(to, &head, sizeof head);

@@ -125,9 +125,15 @@ static bool begin_round(world *w, const bounds *b, int c) {
   spread(is_here, here);
   spread(listed, w->members[me->list]);
   spread(adopted, adopters);
-  bool committed = me->ballot != 0 && (me->ballot != me->own || b->uniform) &&
-                   shrink_may_be_committed(&(shrink_view){b->nranks, gone, is_here, listed, adopted,
-                                                          me->renewed, b->uniform});
+  bool committed =
+      me->ballot != 0 && shrink_may_be_committed(&(shrink_view){.nranks = b->nranks,
+                                                                .gone = gone,
+                                                                .here = is_here,
+                                                                .listed = listed,
+                                                                .adopted = adopted,
+                                                                .renewed = me->renewed,
+                                                                .mine = me->ballot == me->own,
+                                                                .agrees = b->uniform});
   me->takes = (uint8_t)(committed ? here & adopters & w->members[me->list] : here);
   spread(takes, me->takes);
   if (!shrink_is_enough(b->quorum, b->nranks, gone, takes)) {
