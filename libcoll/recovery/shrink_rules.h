@@ -1,7 +1,7 @@
 /*
  * shrink_rules.h: the rules that let at most one communicator come out of a shrink. They depend
  * only on what a coordinator knows, so tests can search all orders of events for a violation
- * (tests/unit/test_shrink_model.c).
+ * (tests/model).
  *
  *   1. A new list is committed when all its members have adopted it. So a coordinator that takes
  *      over knows that nobody returned with the latest list if one of its members is here without

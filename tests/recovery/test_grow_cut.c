@@ -1,7 +1,7 @@
 /*
  * test_grow_cut.c: rank 0 and a newcomer return from a growth, but a cut keeps all other members
  * from hearing of it. Then rank 0 dies. The others must not make a communicator without the
- * newcomer, which has one with them.
+ * newcomer, which has one with them. The model found this (tests/model).
  */
 #include <criterion/criterion.h>
 #include <signal.h>

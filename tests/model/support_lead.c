@@ -1,0 +1,231 @@
+/* support_lead.c: what a leader does in the model of a shrink. */
+#include "support_lead.h"
+
+#include <stdlib.h>
+
+/* A ballot above another one that only this rank chooses. */
+static uint8_t ballot_after(const bounds *b, uint8_t ballot, int r) {
+  const bool grows = b->bug != BALLOT_STAYS || ballot == 0;
+  if (ballot / 8 == UINT8_MAX / 8)
+    abort(); /* too many rounds for this model */
+  return (uint8_t)((ballot / 8 + grows) * 8 + r);
+}
+
+static void spread(bool *flags, unsigned set) {
+  for (int r = 0; r < MOST; r++)
+    flags[r] = set & bit(r);
+}
+
+unsigned here_set(const world *w, int c, int nranks) {
+  unsigned set = bit(c);
+  for (int r = c + 1; r < nranks; r++)
+    if (w->link[c][r].open)
+      set |= bit(r);
+  return set;
+}
+
+unsigned adopted_set(const world *w, int c, unsigned here) {
+  unsigned set = 0;
+  uint8_t list = w->rank[c].list;
+  for (int r = c; r < MOST; r++)
+    if (here & bit(r) && (r == c ? w->rank[c].child : w->link[c][r].child) == list && list)
+      set |= bit(r);
+  return set;
+}
+
+/* Sends an order to some of the ranks that are here. */
+static void send_order(world *w, int c, unsigned to, order what) {
+  for (int r = c + 1; r < MOST; r++)
+    if (to & bit(r)) {
+      link *l = &w->link[c][r];
+      l->order = (uint8_t)what;
+      l->order_ballot = w->rank[c].ballot;
+      l->order_list = w->rank[c].list;
+      l->awaited = what == BUILD || what == RENEW;
+      l->said = 0;
+    }
+}
+
+/* Takes the latest list that any rank here knows. */
+static void take_latest(world *w, int c, unsigned here) {
+  rank *me = &w->rank[c];
+  for (int r = c + 1; r < MOST; r++) {
+    const link *l = &w->link[c][r];
+    if (!(here & bit(r)) || l->ballot <= me->ballot)
+      continue;
+    me->ballot = l->ballot;
+    me->list = l->list;
+    me->renewed = l->renewed;
+  }
+}
+
+/* The same if the latest one is its own. */
+static void take_from_behind(world *w, const bounds *b, int c, unsigned here) {
+  rank *me = &w->rank[c];
+  uint8_t latest = 0;
+  for (int r = c + 1; r < MOST; r++) {
+    const link *l = &w->link[c][r];
+    if (!(here & bit(r)) || l->ballot <= latest ||
+        !shrink_is_from_behind(l->ballot, l->ballot % 8 == c, me->before, me->own))
+      continue;
+    latest = l->ballot;
+    me->list = l->list;
+    me->renewed = l->renewed;
+  }
+  if (latest)
+    me->ballot = ballot_after(b, me->ballot, c);
+}
+
+void end_shrink(world *w, int c, unsigned here, uint8_t outcome) {
+  rank *me = &w->rank[c];
+  unsigned takers = outcome == FAILED ? 0 : me->takes;
+  send_order(w, c, here & takers & ~bit(c), COMMIT);
+  send_order(w, c, here & ~takers & ~bit(c), END);
+  me->outcome = outcome != FAILED && (takers & bit(c)) ? outcome : FAILED;
+  for (int i = 0; c == 0 && i < GUESTS; i++)
+    if (outcome != FAILED && w->guest[i].list == outcome)
+      w->guest[i].order = COMMIT;
+    else
+      w->guest[i] = (guest){0};
+}
+
+/* Whether somebody may have returned with the latest list that a leader knows. */
+static bool may_be_committed(const world *w, const bounds *b, int c, unsigned here) {
+  const rank *me = &w->rank[c];
+  const bug broken = b->bug;
+  bool gone[MOST], is_here[MOST], listed[MOST], adopted[MOST];
+  if (me->ballot == 0 || broken == NEVER_RENEWS)
+    return false;
+  spread(gone, broken == MISSING_ARE_GONE ? ~here : me->gone);
+  spread(is_here, here);
+  spread(listed, w->members[me->list]);
+  spread(adopted, adopted_set(w, c, here));
+  return shrink_may_be_committed(
+      &(shrink_view){.nranks = b->nranks,
+                     .gone = gone,
+                     .here = is_here,
+                     .listed = listed,
+                     .adopted = adopted,
+                     .renewed = me->renewed && broken != RENEWED_IGNORED,
+                     .mine = me->ballot == me->own,
+                     .agrees = b->uniform && broken != OUTSIDE_IGNORED,
+                     .newcomers = broken == GUESTS_IGNORED ? 0 : w->invited[me->list]});
+}
+
+/* Whether those who take a list are enough. */
+static bool is_enough(const world *w, const bounds *b, int c, unsigned here) {
+  const rank *me = &w->rank[c];
+  bool gone[MOST], takes[MOST];
+  spread(gone, b->bug == SILENCE_IS_DEATH ? ~here : me->gone);
+  spread(takes, me->takes);
+  int count = 0, dead = 0;
+  for (int r = 0; r < b->nranks; r++) {
+    count += takes[r];
+    dead += gone[r];
+  }
+  return shrink_is_enough(b->quorum, b->nranks, gone, takes) ||
+         (b->bug == ANY_HALF && 2 * count == b->nranks) ||
+         (b->bug == DEAD_LOWER_THE_BAR && 2 * count > b->nranks - dead);
+}
+
+/* Makes a list of those who take it, and of some newcomers. */
+static void choose_list(world *w, const bounds *b, int c, int guests) {
+  rank *me = &w->rank[c];
+  uint8_t list = 1;
+  while (w->made[list])
+    list++;
+  if (me->ballot != me->own)
+    me->before = me->ballot;
+  me->ballot = me->own = ballot_after(b, me->ballot, c);
+  me->list = me->child = list;
+  me->renewed = 0;
+  w->lists++;
+  w->made[list] = me->ballot;
+  w->members[list] = me->takes;
+  w->invited[list] = (uint8_t)guests;
+  w->shut = w->shut || guests > 0;
+  for (int i = 0; c == 0 && i < GUESTS; i++)
+    w->guest[i] = (guest){.list = i < guests ? list : 0};
+}
+
+/* Whether a leader need not wait for anybody. */
+static bool is_everybody_here(const world *w, const bounds *b, int c, unsigned here) {
+  bool all = true;
+  for (int r = 0; r < b->nranks; r++) {
+    const bool returned = w->rank[r].alive && w->rank[r].outcome;
+    all = all && (returned || (here & bit(r)) || (w->rank[c].gone & bit(r)));
+  }
+  return all;
+}
+
+bool begin_round(world *w, const bounds *b, int c, int guests) {
+  rank *me = &w->rank[c];
+  unsigned here = here_set(w, c, b->nranks);
+  if (b->patient && !is_everybody_here(w, b, c, here))
+    return false;
+  if (guests > 0 && (c != 0 || guests > b->guests || w->shut))
+    return false;
+  if (b->bug != FORGETS_LIST)
+    take_latest(w, c, here);
+  if (me->ballot && me->ballot == me->own && b->bug != BEHIND_IGNORED)
+    take_from_behind(w, b, c, here);
+  const bool committed = may_be_committed(w, b, c, here);
+  if (committed ? guests > 0 : w->lists == b->lists)
+    return false;
+  me->takes = (uint8_t)here;
+  if (committed)
+    me->takes &= adopted_set(w, c, here) & w->members[me->list];
+  if (!is_enough(w, b, c, here)) {
+    end_shrink(w, c, here, FAILED);
+    return true;
+  }
+  if (committed) {
+    me->ballot = ballot_after(b, me->ballot, c);
+    me->renewed = 1;
+  } else {
+    choose_list(w, b, c, guests);
+  }
+  w->known[c][me->list] = me->ballot;
+  me->phase = HEARING;
+  send_order(w, c, me->takes & ~bit(c), committed ? RENEW : BUILD);
+  return true;
+}
+
+/* Whether all newcomers that rank 0 has called have made the communicator. */
+static bool have_guests_built(const world *w, int c) {
+  bool all = true;
+  for (int i = 0; c == 0 && i < GUESTS; i++)
+    all = all && (!w->guest[i].list || w->guest[i].said);
+  return all;
+}
+
+bool end_round(world *w, const bounds *b, int c, bool give_up) {
+  rank *me = &w->rank[c];
+  bool all = have_guests_built(w, c);
+  if (!all && !give_up)
+    return false;
+  for (int r = c + 1; r < b->nranks; r++) {
+    link *l = &w->link[c][r];
+    if (!(me->takes & bit(r)))
+      continue;
+    if (l->open && l->said == 1)
+      continue;
+    if (b->bug == COMMITS_EARLY && l->open && l->awaited && !l->said && give_up)
+      continue;
+    all = false;
+    if (!l->open || !l->awaited || l->said)
+      continue;
+    if (!give_up || w->given_up == b->give_ups)
+      return false;
+    w->given_up++;
+    *l = (link){0};
+  }
+  if (all) {
+    end_shrink(w, c, here_set(w, c, b->nranks), me->list);
+    return true;
+  }
+  me->phase = GATHERING;
+  for (int i = 0; c == 0 && i < GUESTS; i++)
+    w->guest[i] = (guest){0};
+  return true;
+}
