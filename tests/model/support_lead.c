@@ -158,6 +158,25 @@ static bool is_everybody_here(const world *w, const bounds *b, int c, unsigned h
   return all;
 }
 
+/* Members of the latest list that are here, but may have checked in before it was made, check in
+ * again. False: one has left. */
+static bool ask_again(world *w, int c, unsigned here) {
+  const rank *me = &w->rank[c];
+  for (int r = c + 1; r < MOST; r++) {
+    const rank *other = &w->rank[r];
+    link *l = &w->link[c][r];
+    if (!(here & w->members[me->list] & bit(r)) || l->ballot >= me->ballot || me->ballot == me->own)
+      continue;
+    if (!is_attached(w, c, r))
+      return false;
+    l->ballot = other->ballot;
+    l->list = other->list;
+    l->renewed = other->renewed;
+    l->child = other->child;
+  }
+  return true;
+}
+
 bool begin_round(world *w, const bounds *b, int c, int guests) {
   rank *me = &w->rank[c];
   unsigned here = here_set(w, c, b->nranks);
@@ -169,6 +188,8 @@ bool begin_round(world *w, const bounds *b, int c, int guests) {
     take_latest(w, c, here);
   if (me->ballot && me->ballot == me->own && b->bug != BEHIND_IGNORED)
     take_from_behind(w, b, c, here);
+  if (b->asks && !ask_again(w, c, here))
+    return false;
   const bool committed = may_be_committed(w, b, c, here);
   if (committed ? guests > 0 : w->lists == b->lists)
     return false;

@@ -96,6 +96,7 @@ typedef struct bounds {
   bool uniform; /* an agreement: what dead ranks returned with counts, too */
   int guests;   /* newcomers */
   bug bug;
+  bool asks; /* leaders do what mends the open errors (test_shrink.c); the library does not yet */
   bool patient; /* leaders wait for all whose death they have not learned of */
 } bounds;
 
