@@ -155,21 +155,11 @@ static inline void shm_link_commit(shm_link *link, const coll_tag *tag, size_t b
   shm_publish(link, head, tag, (uint32_t)bytes);
 }
 
-/*
- * Begins to fetch the line behind the next one. If the peer is ahead, it was written there, and
- * comes while the next message is handled; if not, it is mostly still here from its last reading.
- */
-static inline void shm_fetch_ahead(const shm_link *link) {
-  const shm_slot_head *ahead = link->rx_head + 1;
-  __builtin_prefetch(ahead == link->rx_heads + link->head_count ? link->rx_heads : ahead);
-}
-
 static inline void shm_link_release(shm_link *link) {
   COLLI_ASSERT(link->rx_slot < link->slot_count);
   COLLI_ASSERT((size_t)(link->rx_head - link->rx_heads) < link->head_count);
   shm_slot_head *next = link->rx_head + 1;
   link->rx_head = next == link->rx_heads + link->head_count ? link->rx_heads : next;
-  shm_fetch_ahead(link);
   link->rx_slot = link->rx_slot + 1 == link->slot_count ? 0 : link->rx_slot + 1;
   shm_order_before(link);
   atomic_store_explicit(&link->mine->credit, link->rx_seq, memory_order_release);
