@@ -3,8 +3,8 @@
  * communicator, make their first connections, shrink, and let a process join. Each phase must end
  * well, in time and with 64 descriptors more than before, and strangers must cost less than 1 MiB.
  *
- * What they cost with so many at each port, beside what plain sockets take among them, interleaved (two
- * minutes on an idle machine):
+ * What they cost with so many at each port, beside what plain sockets take among them, interleaved
+ * (two minutes on an idle machine):
  *
  *   TEST_STRANGERS=10000 build/tests/doors_test_strangers --verbose --filter 'strangers/cost*'
  */
