@@ -25,7 +25,9 @@ __attribute__((noinline)) static bool fits(const colli_p2p_wanted *wanted, const
 static inline bool takes(const colli_p2p_wanted *wanted, const coll_tag *tag, size_t bytes) {
   if (__builtin_expect(!p2p_tag_equal(tag, &wanted->expected), 0))
     return fits(wanted, tag, bytes);
-  if (__builtin_expect(bytes != wanted->count * colli_type_sizes[wanted->type], 0))
+  if (__builtin_expect(bytes != wanted->count * colli_type_sizes[wanted->type] ||
+                           wanted->tag == COLL_ANY_TAG,
+                       0))
     return false;
   if (wanted->message)
     *wanted->message =

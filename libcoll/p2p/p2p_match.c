@@ -40,7 +40,8 @@ colli_post *p2p_match(colli_p2p *p2p, colli_p2p_peer *peer, int tag) {
 bool p2p_deliver_expected(colli_p2p *p2p, colli_p2p_peer *peer, const coll_tag *tag,
                           const char *data, size_t bytes) {
   colli_post *post = peer->recvs.head;
-  if (!post || p2p->any.head || !p2p_tag_equal(tag, &post->expected) || bytes != post->bytes)
+  if (!post || p2p->any.head || !p2p_tag_equal(tag, &post->expected) || bytes != post->bytes ||
+      __builtin_expect(post->tag == COLL_ANY_TAG, 0))
     return false;
   COLLI_ASSERT_RANK(post->kind == COLLI_POST_RECV && !post->over, p2p->exec->rank);
   p2p_take(&peer->recvs, NULL);

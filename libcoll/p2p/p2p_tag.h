@@ -47,7 +47,8 @@ static inline coll_tag p2p_tag_shown(size_t count, int type) {
   return tag;
 }
 
-/* The tag of the eager message that fills a receive. That of any tag is no message's. */
+/* The tag of the eager message that fills a receive. Of any tag it is that of no valid message, so
+ * one that has it must not be taken. */
 static inline coll_tag p2p_tag_expected(int tag, int type, size_t count) {
   return p2p_tag_make(P2P_EAGER, tag, type, count, 0);
 }
