@@ -7,6 +7,7 @@
 #ifndef COLLI_P2P_P2P_AT_ONCE_H
 #define COLLI_P2P_P2P_AT_ONCE_H
 
+#include "libcoll/base/assert.h"
 #include "libcoll/p2p/p2p.h"
 
 /* Counts a message that the connection accepted, and returns its number. */
@@ -28,6 +29,7 @@ static inline int p2p_send_copy(colli_p2p *p2p, colli_p2p_peer *peer, const coll
   if (!(ops->caps & COLL_CAP_SEND_COPIES))
     return p2p_send_by_slot(p2p, peer, tag, data, bytes);
   int status = ops->send(peer->conn, tag, data, bytes);
+  COLLI_ASSERT_RANK(status != COLL_T_PENDING, p2p->exec->rank); /* it would be sent again */
   if (__builtin_expect(status == COLL_T_DONE, 1))
     p2p_count_sent(p2p, peer, bytes);
   return status == COLL_T_AGAIN ? COLLI_STEP_BLOCKED : status;

@@ -206,6 +206,45 @@ void conf_buffer_in_use(const conf_transport *transport) {
   end(&d);
 }
 
+/* Sends messages of `bytes` bytes, until the connection is full or there are many; their number.
+ * None needs a further call once send() has returned. */
+static uint64_t send_copies(conf_end *from, uint64_t number, size_t bytes) {
+  char *buf = bytes ? malloc(bytes) : NULL;
+  cr_assert(buf || !bytes);
+  uint64_t taken = 0;
+  for (int refused = 0; refused < 20 && taken < 200;) {
+    if (bytes)
+      data_fill_bytes(buf, bytes, number + taken);
+    int status = conf_try_send(from, CONF_SEND, number + taken, buf, bytes);
+    cr_assert(status == COLL_T_DONE || status == COLL_T_AGAIN, "send of %zu bytes: %d", bytes,
+              status);
+    cr_assert(conf_all_sent(from), "a send of %zu bytes needs a further call", bytes);
+    taken += status == COLL_T_DONE;
+    refused = status == COLL_T_DONE ? 0 : refused + 1;
+    if (bytes)
+      memset(buf, 0xee, bytes);
+  }
+  free(buf);
+  return taken;
+}
+
+/* What a transport with COLL_CAP_SEND_COPIES promises. */
+void conf_send_copies(const conf_transport *transport) {
+  if (!(transport->ops->caps & COLL_CAP_SEND_COPIES))
+    return;
+  duo d = begin(transport);
+  const size_t slot = d.world->slot_bytes;
+  const size_t sizes[] = {0, 1, 8, 32, 33, slot / 2, slot - 1, slot};
+  uint64_t number = 100;
+  for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
+    uint64_t end_of_size = number + send_copies(&d.a, number, sizes[i]);
+    cr_assert_geq(end_of_size - number, d.world->slot_count);
+    for (; number < end_of_size; number++)
+      conf_receive(d.world, &d.b, number % 2 ? CONF_RECV : CONF_PEEK, number, sizes[i]);
+  }
+  end(&d);
+}
+
 void conf_channels_and_peers(const conf_transport *transport) {
   conf_world *world = conf_begin(transport, 4, -1);
   conf_end ends[4][4][2]; /* at rank, to peer, on channel */

@@ -56,6 +56,7 @@ typedef struct conf_transport {
   X(sent_without_receive, suite, transport)                                                        \
   X(flow_control, suite, transport)                                                                \
   X(buffer_in_use, suite, transport)                                                               \
+  X(send_copies, suite, transport)                                                                 \
   X(channels_and_peers, suite, transport)                                                          \
   X(mismatch_tag, suite, transport)                                                                \
   X(mismatch_size, suite, transport)                                                               \

@@ -57,6 +57,12 @@ CONFORMANCE(fault_sim, over(&sim, &sim_transport))
 CONFORMANCE(fault_shm, over(&shm, &shm_transport))
 CONFORMANCE(fault_tcp, over(&tcp, &tcp_transport))
 
+/* It holds copies back, so it must not say that none needs a further call. */
+Test(fault_shm, copies_are_held_back, .timeout = 60) {
+  conf_transport transport = {.param = param_pending};
+  conf_send_copies(over(&transport, &shm_transport));
+}
+
 /* Messages that are long enough to be referred to. */
 Test(fault_shm, long_messages, .timeout = 60) {
   conf_transport transport = {.slot_bytes = 65536, .param = param_pending};

@@ -136,7 +136,7 @@ typedef struct coll_work {
 #define COLL_CAP_DEVICE        4u  /* a device moves the data; no warning if a machine has none */
 #define COLL_CAP_SHARED_MEMORY 8u  /* cores copy messages through segments (memfd, /dev/shm) */
 #define COLL_CAP_ENCRYPTS      16u /* encrypts all that it sends if the setting COLL_TLS is 1 */
-#define COLL_CAP_SEND_COPIES   32u /* send() copies to a slot in one call; it is never PENDING */
+#define COLL_CAP_SEND_COPIES   32u /* send() takes a copy, and needs no further call; see there */
 
 typedef struct coll_transport_ops {
   size_t size;  /* sizeof(coll_transport_ops) as the transport compiled it */
@@ -179,7 +179,11 @@ typedef struct coll_transport_ops {
 
   /*
    * Sends one message. DONE: it was accepted, and buf may be used again. PENDING: buf stays in use
-   * until sent() has counted this message. AGAIN: no credit.
+   * until sent() has counted this message. AGAIN: no credit. buf may be NULL if bytes is 0.
+   *
+   * With COLL_CAP_SEND_COPIES it never returns PENDING, and DONE means that sent() has counted the
+   * message: it arrives even if this rank makes no further call. Then short messages are sent so,
+   * without slot_acquire(). A decorator that holds messages back must clear this bit.
    */
   int (*send)(coll_conn *conn, const coll_tag *tag, const void *buf, size_t bytes);
 
