@@ -22,11 +22,13 @@ uint64_t colli_flight_age_ns(const colli_flights *flights, uint64_t ticks) {
   return (uint64_t)((double)age * ns_a_tick);
 }
 
-void colli_flight_keep_name(colli_flights *flights, const char *name) {
-  memset(flights->padded, 0, sizeof(flights->padded));
+int colli_flight_keep_name(colli_flights *flights, const char *name) {
+  const int kept = flights->replaced ^= 1;
+  memset(flights->padded[kept], 0, sizeof(flights->padded[kept]));
   for (int i = 0; i < COLLI_FLIGHT_NAME - 1 && name[i]; i++)
-    flights->padded[i] = name[i];
-  flights->name = name;
+    flights->padded[kept][i] = name[i];
+  flights->names[kept] = name;
+  return kept;
 }
 
 /* The one of a ring that ended last, if it did so after `best`. */

@@ -39,9 +39,10 @@ typedef struct colli_flights {
   colli_flight_rings *rings;    /* the owner's */
   uint64_t (*clock)(void *ctx); /* counts the ticks instead of the processor; or NULL */
   void *clock_ctx;
-  uint64_t start_ticks, start_ns; /* one moment in ticks and on the clock */
-  const char *name;               /* of the last message that began, a constant; or NULL, */
-  char padded[COLLI_FLIGHT_NAME]; /* and a copy of it, padded with 0 */
+  uint64_t start_ticks, start_ns;    /* one moment in ticks and on the clock */
+  const char *names[2];              /* of two messages that began, constants; or NULL, */
+  char padded[2][COLLI_FLIGHT_NAME]; /* and copies of them, padded with 0 */
+  int replaced;                      /* the one of the two that was made last */
 } colli_flights;
 
 /* Sets where the record is kept, and the clock: NULL for the processor's counter, or one of
@@ -67,8 +68,8 @@ static inline uint64_t colli_flight_ticks(const colli_flights *flights) {
   return colli_ticks();
 }
 
-/* Makes the padded copy of a name. */
-__attribute__((cold)) void colli_flight_keep_name(colli_flights *flights, const char *name);
+/* Makes the padded copy of a name, instead of the older of the two; returns where it is. */
+__attribute__((cold)) int colli_flight_keep_name(colli_flights *flights, const char *name);
 
 /* The next place for a point-to-point operation, with what is known of it when it begins. */
 static inline colli_flight *colli_flight_next(colli_flights *flights, const coll_tag *tag, int peer,
@@ -76,9 +77,10 @@ static inline colli_flight *colli_flight_next(colli_flights *flights, const coll
   colli_flight_rings *rings = flights->rings;
   const uint64_t number = ++rings->nmessages;
   colli_flight *flight = &rings->messages[number % COLLI_FLIGHTS];
-  if (__builtin_expect(name != flights->name, 0))
-    colli_flight_keep_name(flights, name);
-  memcpy(rings->names[number % COLLI_FLIGHTS], flights->padded, COLLI_FLIGHT_NAME);
+  int kept = name == flights->names[1]; /* programs often send and receive alternately */
+  if (__builtin_expect(name != flights->names[kept], 0))
+    kept = colli_flight_keep_name(flights, name);
+  memcpy(rings->names[number % COLLI_FLIGHTS], flights->padded[kept], COLLI_FLIGHT_NAME);
   flight->tag = *tag;
   flight->number = number;
   flight->begun = colli_flight_ticks(flights);
