@@ -160,7 +160,7 @@ static bool is_direct(const colli_addr *from, const colli_addr *to, const colli_
   return false;
 }
 
-void colli_auth_bind(colli_auth *auth, const colli_addr *to, const colli_addr *own, int nown) {
+bool colli_auth_bind(colli_auth *auth, const colli_addr *to, const colli_addr *own, int nown) {
   struct sockaddr_storage name;
   socklen_t length = sizeof(name);
   colli_addr from;
@@ -168,15 +168,16 @@ void colli_auth_bind(colli_auth *auth, const colli_addr *to, const colli_addr *o
   if (auth->state != STATE_SEND_HELLO ||
       getsockname(auth->fd, (struct sockaddr *)&name, &length) != 0 ||
       !colli_net_from_sockaddr((struct sockaddr *)&name, &from) || !is_direct(&from, to, own, nown))
-    return;
+    return false;
   if (!colli_auth_tags(auth->secret, &tags)) {
     fail_handshake(auth, COLL_ERR_SYSTEM, ENOMEM);
-    return;
+    return false;
   }
   const uint32_t tag[] = {tags.one_origin, htonl(colli_origin_hash(&tags.key, &from, to->port))};
   memcpy(auth->hello.tag, tag, sizeof(auth->hello.tag));
   if (!make_code(auth, auth->hello.code))
     fail_handshake(auth, COLL_ERR_SYSTEM, ENOMEM);
+  return true;
 }
 
 void colli_auth_accept(colli_auth *auth, int fd, const uint8_t secret[COLL_SECRET_BYTES]) {
@@ -409,6 +410,10 @@ void colli_auth_drop(colli_auth *auth) {
 
 bool colli_auth_spoken(const colli_auth *auth) {
   return auth->state != STATE_READ_HELLO;
+}
+
+bool colli_auth_answered(const colli_auth *auth) {
+  return auth->state > STATE_READ_PROOF || (auth->state == STATE_READ_PROOF && auth->done > 0);
 }
 
 bool colli_auth_proves(const colli_auth *auth) {

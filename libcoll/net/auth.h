@@ -120,9 +120,10 @@ void colli_auth_accept(colli_auth *auth, int fd, const uint8_t secret[COLL_SECRE
  * Connector: if nothing between both sides changes addresses, as routers and proxies may, copies of
  * its hello count from nowhere else. That is so if it dials an address `to` of this host, or of a
  * network of one of its own addresses. To be called before the first colli_auth_poll(), on a socket
- * that connects.
+ * that connects. Whether it is so. Something may change addresses all the same: without an answer
+ * (colli_auth_answered()), the connector must try again without this.
  */
-void colli_auth_bind(colli_auth *auth, const colli_addr *to, const colli_addr *own, int nown);
+bool colli_auth_bind(colli_auth *auth, const colli_addr *to, const colli_addr *own, int nown);
 
 /* This side has COLL_TLS=1. To be called before the first colli_auth_poll(). */
 void colli_auth_want_tls(colli_auth *auth);
@@ -147,6 +148,9 @@ colli_tls *colli_auth_take_tls(colli_auth *auth);
 
 /* Frees what an abandoned handshake holds. The socket stays open. */
 void colli_auth_drop(colli_auth *auth);
+
+/* Connector only: whether the acceptor has said anything. */
+bool colli_auth_answered(const colli_auth *auth);
 
 /* Connector only: whether it has proved itself, or is about to, so that the acceptor may count it.
  */

@@ -2,8 +2,10 @@
 #include "libcoll/wireup/bootstrap_dial.h"
 
 #include <errno.h>
+#include <linux/sockios.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "libcoll/base/assert.h"
@@ -13,6 +15,10 @@
 #define RETRY_NS      (100 * COLLI_NS_PER_MS) /* at most, to the same address */
 #define DESCRIBED_MAX 4                       /* addresses that an error message names */
 #define SILENT_NS     COLLI_NS_PER_S          /* after this an address counts as silent */
+#define TAKEN_NS      COLLI_NS_PER_S       /* the peer's kernel must have the hello after this, */
+#define ANSWERED_NS   (4 * COLLI_NS_PER_S) /* and the peer should have answered; */
+#define TIMEOUT_PARTS 16 /* or after this part of the time for all, so that enough is left */
+#define SOON_NS       (100 * COLLI_NS_PER_MS) /* but never earlier */
 
 /* Adds an address to dial. */
 static void add_address(boot_dial *dial, const colli_addr *addr) {
@@ -89,6 +95,7 @@ static void fail_attempt(const boot *b, boot_dial *dial, boot_attempt *attempt, 
   uint64_t pause_ns = (10 * COLLI_NS_PER_MS) << (attempt->failures < 4 ? attempt->failures : 4);
   attempt->failures++;
   attempt->sys_errno = sys_errno;
+  attempt->far |= sys_errno == ETIMEDOUT;
   attempt->next_ns = colli_now_ns() + (pause_ns < RETRY_NS ? pause_ns : RETRY_NS);
   /* The next address need not wait any longer. */
   for (boot_attempt *other = attempt + 1; other < dial->attempts + dial->count; other++)
@@ -118,9 +125,9 @@ static void start_attempt(const boot *b, boot_dial *dial, boot_attempt *attempt,
   else
     colli_auth_connect(&attempt->auth, attempt->fd, b->id->secret->bytes, dial->kind, b->rank,
                        dial->peer, b->id->comm_id, b->hello_word);
-  /* Or there was no answer in time, perhaps because of a proxy. */
-  if (attempt->fd >= 0 && attempt->sys_errno != ETIMEDOUT && !leads_through_tunnel(dial))
-    colli_auth_bind(&attempt->auth, &attempt->addr, b->mine->control_addrs, COLLI_MAX_ADDRS);
+  attempt->bound =
+      attempt->fd >= 0 && !attempt->far && !leads_through_tunnel(dial) &&
+      colli_auth_bind(&attempt->auth, &attempt->addr, b->mine->control_addrs, COLLI_MAX_ADDRS);
   if (attempt->fd >= 0 && b->tls)
     colli_auth_want_tls(&attempt->auth);
 }
@@ -145,7 +152,42 @@ static bool attempt_connected(const boot *b, boot_dial *dial, boot_attempt *atte
     fail_attempt(b, dial, attempt, sys_errno);
   else
     attempt->connected = dial->answered = true;
+  attempt->said_ns = now_ns;
   return attempt->connected;
+}
+
+/* After what time a hello that counts from one origin only is given up, if it is not answered, or
+ * (`taken` false) not even taken by the peer's kernel. */
+static uint64_t bound_ns(const boot *b, bool taken) {
+  const uint64_t all_ns = b->deadline_ns > b->start_ns ? b->deadline_ns - b->start_ns : 0;
+  const uint64_t most_ns = taken ? ANSWERED_NS : TAKEN_NS;
+  uint64_t ns = all_ns / TIMEOUT_PARTS;
+  ns = ns > SOON_NS ? ns : SOON_NS;
+  return ns < most_ns ? ns : most_ns;
+}
+
+/* Whether an attempt waits for an answer to such a hello. */
+static bool waits_bound(const boot_attempt *attempt) {
+  return attempt->fd >= 0 && attempt->connected && attempt->bound &&
+         !colli_auth_answered(&attempt->auth);
+}
+
+/* Whether that takes too long: something on the way seems to change addresses. What takes the hello
+ * may be a proxy. Or the peer is busy, to which another connection does no harm. */
+static bool is_given_up(const boot *b, const boot_attempt *attempt, uint64_t now_ns) {
+  int queued = 0;
+  if (!waits_bound(attempt) || now_ns - attempt->said_ns < bound_ns(b, false))
+    return false;
+  return now_ns - attempt->said_ns >= bound_ns(b, true) ||
+         (ioctl(attempt->fd, SIOCOUTQ, &queued) == 0 && queued > 0);
+}
+
+/* Dials again at once, with a hello that counts from anywhere. This is no failure yet. */
+static void dial_unbound(const boot *b, boot_dial *dial, boot_attempt *attempt, uint64_t now_ns) {
+  colli_auth_drop(&attempt->auth);
+  boot_close(&attempt->fd);
+  attempt->far = true;
+  start_attempt(b, dial, attempt, now_ns);
 }
 
 /* Whether this rank proves itself on another connection than that of `attempt`. */
@@ -168,6 +210,8 @@ static bool step_attempt(const boot *b, boot_dial *dial, boot_attempt *attempt, 
     return false;
   attempt->auth.held = proves_elsewhere(dial, attempt);
   int result = colli_auth_poll(&attempt->auth);
+  if (result == COLL_T_AGAIN && is_given_up(b, attempt, now_ns))
+    dial_unbound(b, dial, attempt, now_ns);
   if (result == COLL_T_AGAIN)
     return false;
   if (result == COLL_T_DONE)
@@ -267,6 +311,10 @@ void boot_dial_watch(boot *b, const boot_dial *dial) {
       boot_polls_add(&b->polls, attempt->fd,
                      attempt->connected ? colli_auth_events(&attempt->auth) : POLLOUT);
     boot_polls_wake(&b->polls, attempt->auth.deadline_ns);
+    if (waits_bound(attempt)) {
+      const bool taken = now_ns >= attempt->said_ns + bound_ns(b, false);
+      boot_polls_wake(&b->polls, attempt->said_ns + bound_ns(b, taken));
+    }
     uint64_t silent_ns = attempt->began_ns + SILENT_NS + COLLI_NS_PER_MS;
     if (!attempt->connected && silent_ns > now_ns)
       boot_polls_wake(&b->polls, silent_ns);

@@ -14,7 +14,10 @@ typedef struct boot_attempt {
   bool connected;
   bool dead; /* something else answers there, so never try it again */
   colli_auth auth;
+  bool bound; /* the hello counts from one origin only (auth.h) */
+  bool far;   /* such a hello was not taken there, or not answered */
   uint64_t began_ns;
+  uint64_t said_ns; /* when it was connected */
   uint64_t next_ns; /* when to try (again) */
   unsigned failures;
   int sys_errno; /* of the last failure */

@@ -3,6 +3,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "libcoll/base/clock.h"
+#include "libcoll/net/filter.h"
 #include "libcoll/wireup/bootstrap_dial.h"
 #include "waits.h"
 
@@ -130,4 +132,42 @@ Test(dial, proves_itself_once_with_tls, .timeout = 60) {
     cr_assert_eq(go_on(&s), where);
   cr_assert_eq(s.result, COLL_T_AGAIN);
   close_scene(&s);
+}
+
+/* Whether the first attempt's hello counts from anywhere. */
+static bool counts_from_anywhere(const scene *s) {
+  const colli_auth *auth = &s->dial.attempts[0].auth;
+  colli_tags tags;
+  cr_assert(colli_auth_tags(s->id.secret->bytes, &tags));
+  return memcmp(auth->hello.tag, tags.anywhere, sizeof(auth->hello.tag)) == 0;
+}
+
+/* Nobody answers a hello that counts from one origin only: a kernel drops it, or a proxy takes it.
+ * Well before all the time is over, the rank sends one that counts from anywhere. */
+static void give_up(bool taken, uint64_t all_ns) {
+  scene s;
+  const uint64_t start_ns = colli_now_ns();
+  open_scene(&s, false);
+  s.b.start_ns = start_ns;
+  s.b.deadline_ns = start_ns + all_ns;
+  s.addrs[DOORS] = (colli_addr){.family = 4, .prefix = 24, .port = 9, .ip = {192, 0, 2, 1}};
+  boot_dial_begin(&s.b, &s.dial, COLLI_HELLO_SHRINK, 0, s.addrs); /* through no tunnel */
+  for (int i = 0; i < DOORS && !taken; i++)
+    colli_filter_attach_word(s.listeners[i], 1, 4);
+  const boot_attempt *first = &s.dial.attempts[0];
+  cr_assert(WAIT_UNTIL((boot_dial_step(&s.b, &s.dial), first->connected), 30));
+  cr_assert(first->bound);
+  cr_assert_not(counts_from_anywhere(&s));
+  cr_assert(WAIT_UNTIL((boot_dial_step(&s.b, &s.dial), counts_from_anywhere(&s)), 30));
+  cr_assert_eq(first->failures, 0, "it looks like a failure");
+  cr_assert_lt(colli_now_ns() - start_ns, 3 * COLLI_NS_PER_S);
+  close_scene(&s);
+}
+
+Test(dial, a_dropped_hello_is_sent_again, .timeout = 60) {
+  give_up(false, 60 * COLLI_NS_PER_S);
+}
+
+Test(dial, an_unanswered_hello_is_sent_again_before_a_short_deadline, .timeout = 60) {
+  give_up(true, COLLI_NS_PER_S);
 }

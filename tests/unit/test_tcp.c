@@ -4,6 +4,7 @@
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <linux/filter.h>
+#include <poll.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -304,6 +305,63 @@ Test(tcp, changed_addresses, .timeout = 60) {
   cr_assert_eq(a.status, COLL_OK);
   cr_assert_eq(b.status, COLL_OK);
   cr_assert(((tcp_conn *)at_a)->far, "the first hello counted from one origin");
+  tcp_transport.disconnect(at_a);
+  tcp_transport.disconnect(at_b);
+  tcp_transport.close(a.ep);
+  tcp_transport.close(b.ep);
+}
+
+/* A proxy on the way, which takes everything before the peer does. */
+typedef struct proxy {
+  int listener;
+  colli_addr to;
+  int ends[4]; /* of two connections, one after the other */
+  int count;
+} proxy;
+
+/* Passes on what has come. */
+static void step_proxy(proxy *p) {
+  char bytes[512];
+  const int fd = p->count < 4 ? colli_net_accept(p->listener) : -1;
+  if (fd >= 0) {
+    p->ends[p->count++] = fd;
+    p->ends[p->count++] = colli_net_connect(&p->to);
+    while (poll(&(struct pollfd){.fd = p->ends[p->count - 1], .events = POLLOUT}, 1, 0) == 0)
+      continue;
+  }
+  for (int i = 0; i < p->count; i++) {
+    const ssize_t got = recv(p->ends[i], bytes, sizeof(bytes), MSG_DONTWAIT);
+    if (got > 0)
+      cr_assert_eq(send(p->ends[i ^ 1], bytes, (size_t)got, MSG_NOSIGNAL), got);
+  }
+}
+
+/* Through a proxy, a rank's address changes, although the other end takes its hello. */
+Test(tcp, a_proxy_takes_the_hello, .timeout = 60) {
+  node a = {0}, b = {0};
+  coll_conn *at_a, *at_b;
+  coll_error error;
+  coll_tag tag = {{0}};
+  proxy p = {.to = {.family = 4, .ip = {127, 0, 0, 1}}};
+  uint16_t port;
+  cr_assert_eq(open_node(&a, 0), COLL_OK);
+  cr_assert_eq(open_node(&b, 1), COLL_OK);
+  cr_assert_eq(colli_net_listen("", &p.listener, &port, &error), COLL_OK);
+  tcp_blob *blob = (tcp_blob *)b.blob;
+  p.to.port = blob->addrs[0].port;
+  for (uint32_t i = 0; i < blob->count; i++)
+    blob->addrs[i].port = port;
+  ((tcp_endpoint *)a.ep)->patience_ns = 200 * COLLI_NS_PER_MS;
+  cr_assert_eq(tcp_transport.connect(a.ep, 1, b.blob, 0, &at_a), COLL_OK);
+  cr_assert_eq(tcp_transport.connect(b.ep, 0, a.blob, 0, &at_b), COLL_OK);
+  cr_assert(WAIT_UNTIL((tcp_transport.progress(a.ep), tcp_transport.progress(b.ep), step_proxy(&p),
+                        tcp_transport.send(at_a, &tag, "", 0) == COLL_T_DONE),
+                       20));
+  cr_assert_eq(a.status, COLL_OK);
+  cr_assert_eq(p.count, 4, "the first hello counted from one origin");
+  for (int i = 0; i < p.count; i++)
+    close(p.ends[i]);
+  close(p.listener);
   tcp_transport.disconnect(at_a);
   tcp_transport.disconnect(at_b);
   tcp_transport.close(a.ep);

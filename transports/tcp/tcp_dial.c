@@ -162,9 +162,8 @@ static int poll_connect(tcp_conn *conn, uint64_t now_ns) {
   dial->since_ns = now_ns;
   colli_auth_connect(&dial->auth, conn->source.fd, env->secret, COLLI_HELLO_DATA, env->rank,
                      conn->base.peer, env->comm_id, (uint64_t)conn->base.channel);
-  if (!conn->far)
-    colli_auth_bind(&dial->auth, &dial->candidate[dial->next - 1], conn->ep->blob.addrs,
-                    COLLI_MAX_ADDRS);
+  dial->bound = !conn->far && colli_auth_bind(&dial->auth, &dial->candidate[dial->next - 1],
+                                              conn->ep->blob.addrs, COLLI_MAX_ADDRS);
   if (conn->ep->tls)
     colli_auth_want_tls(&dial->auth);
   dial->auth.deadline_ns = UINT64_MAX; /* the peer answers when it calls connect(), perhaps late */
@@ -213,17 +212,27 @@ static int poll_handshake(tcp_conn *conn) {
 }
 
 /* Whether the other end has failed to accept the hello in time: it may be another job's port at an
- * address that several hosts have (door.h), very busy, or see another address than this host's.
- * Then tries the next address and returns 1. */
+ * address that several hosts have (door.h), very busy, or see another address than this host's. In
+ * the last case a proxy may accept it, and the peer does not; a peer that is only late is dialled
+ * twice then. */
+static bool is_unheard(tcp_conn *conn, uint64_t now_ns) {
+  tcp_dial *dial = conn->dial;
+  const uint64_t waited_ns = now_ns - dial->since_ns, half_ns = conn->ep->patience_ns / 2;
+  int queued = 0;
+  if (colli_auth_answered(&dial->auth))
+    return false;
+  if (dial->bound && waited_ns >= conn->ep->patience_ns)
+    return true;
+  if (dial->heard || waited_ns < (half_ns < TCP_HELLO_NS ? half_ns : TCP_HELLO_NS))
+    return false;
+  dial->heard = ioctl(conn->source.fd, SIOCOUTQ, &queued) != 0 || queued == 0;
+  return !dial->heard;
+}
+
+/* If the other end has failed to accept the hello in time, tries the next address and returns 1. */
 static int look_at_hello(tcp_conn *conn, uint64_t now_ns) {
   tcp_dial *dial = conn->dial;
-  int queued = 0;
-  if (dial->heard || now_ns - dial->since_ns < TCP_HELLO_NS)
-    return 0;
-  dial->heard = dial->auth.proved; /* then the peer may have accepted it already */
-  if (!dial->heard)
-    dial->heard = ioctl(conn->source.fd, SIOCOUTQ, &queued) != 0 || queued == 0;
-  if (dial->heard)
+  if (!is_unheard(conn, now_ns))
     return 0;
   note_attempt(conn, "takes no message of ours");
   dial->again = true;

@@ -25,7 +25,7 @@
 #define TCP_DIAL_NS        5000000000ull /* how long one address may stay silent */
 #define TCP_STUCK_NS       500000ull /* after so long without progress, buffer what peers send */
 #define TCP_PATIENCE_NS    5000000000ull /* how long a shortage may last; half the timeout at most */
-#define TCP_HELLO_NS       1000000000ull /* until the peer's kernel must have our hello */
+#define TCP_HELLO_NS       1000000000ull /* until the peer's kernel must have a hello */
 #define TCP_REDIAL_NS      20000000ull   /* the pause if the peer had no time for a connection */
 #define TCP_LINGER_MS      300           /* how long close() waits for what was sent to arrive */
 
@@ -62,6 +62,7 @@ typedef struct tcp_dial {
   uint64_t short_since_ns;
   int shaken_errno; /* the same, of any handshake so far */
   bool handshaking; /* connected: the handshake has begun */
+  bool bound;       /* the hello counts from one origin only (auth.h) */
   bool heard;       /* the other end's kernel has taken the hello */
   uint64_t since_ns;
   coll_status handshake_status; /* a handshake that failed, or COLL_OK */
