@@ -149,8 +149,11 @@ void colli_auth_connect(colli_auth *auth, int fd, const uint8_t secret[COLL_SECR
 /* Whether two hosts' addresses are of one network, so that nothing changes them on the way. */
 static bool is_direct(const colli_addr *from, const colli_addr *to, const colli_addr *own,
                       int nown) {
+  static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
   if (from->family != to->family)
     return false;
+  if (from->family == 6 && memcmp(from->ip, mapped, sizeof(mapped)) == 0)
+    return false; /* the packets are IPv4's, and the peer's kernel sees another address */
   if (colli_addr_same_ip(from, to) || (colli_addr_loopback(from) && colli_addr_loopback(to)) ||
       (colli_addr_link_local(from) && colli_addr_link_local(to)))
     return true;

@@ -324,6 +324,22 @@ Test(door, a_hello_to_another_network_counts_from_anywhere) {
   close_place(&p);
 }
 
+/* To an IPv4 address that is written as an IPv6 one, the packets are of IPv4. */
+Test(door, a_hello_to_a_mapped_address_gets_in) {
+  colli_addr to = {.family = 6, .ip = {[10] = 0xff, [11] = 0xff, [12] = 127, [15] = 1}};
+  place p;
+  colli_auth rank;
+  open_place(&p, true);
+  to.port = p.port;
+  const int fd = colli_net_connect(&to);
+  if (fd < 0)
+    cr_skip_test("this host has no IPv6");
+  colli_auth_connect(&rank, fd, secret, COLLI_HELLO_DATA, 4, 0, 5, 0);
+  colli_auth_bind(&rank, &to, NULL, 0);
+  let_in(&p, &rank, 4);
+  close_place(&p);
+}
+
 static bool is_wanted(const void *ctx, const colli_hello *hello) {
   return hello->word == *(const uint64_t *)ctx;
 }
