@@ -52,6 +52,8 @@ int boot_polls_wait(boot_polls *polls) {
   if (colli_movers_poll(polls->fds, polls->count, (int)left_ms, NULL) >= 0)
     return 0;
   int sys_errno = errno;
+  if (sys_errno != EINTR && left_ms > 0)
+    usleep(1000); /* a shortage may last, and must not take a whole core */
   for (int i = 0; i < polls->count; i++)
     polls->fds[i].revents = polls->fds[i].events; /* a signal, mostly: assume that all are ready */
   return sys_errno;

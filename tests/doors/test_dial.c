@@ -1,6 +1,7 @@
 /* test_dial.c: a rank that reaches a peer at several addresses proves itself on one connection. */
 #include <criterion/criterion.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "libcoll/base/clock.h"
@@ -170,4 +171,24 @@ Test(dial, a_dropped_hello_is_sent_again, .timeout = 60) {
 
 Test(dial, an_unanswered_hello_is_sent_again_before_a_short_deadline, .timeout = 60) {
   give_up(true, COLLI_NS_PER_S);
+}
+
+/* While poll() fails, here because it gets more descriptors than the process may have, waiting does
+ * not take a whole core. */
+Test(dial, a_poll_that_fails_takes_its_time, .timeout = 60) {
+  enum { COUNT = 8 };
+  const uint64_t until_ns = colli_now_ns() + 100 * COLLI_NS_PER_MS;
+  boot_polls polls;
+  int rounds = 0, failed = 0;
+  cr_assert(boot_polls_create(&polls, COUNT));
+  cr_assert_eq(setrlimit(RLIMIT_NOFILE, &(struct rlimit){COUNT / 2, COUNT / 2}), 0);
+  for (; colli_now_ns() < until_ns; rounds++) {
+    boot_polls_clear(&polls, until_ns);
+    for (int i = 0; i < COUNT; i++)
+      boot_polls_add(&polls, 0, POLLERR);
+    failed += boot_polls_wait(&polls) != 0;
+  }
+  cr_assert_gt(failed, 0);
+  cr_assert_lt(rounds, 200);
+  boot_polls_destroy(&polls);
 }
