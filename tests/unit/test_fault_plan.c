@@ -83,7 +83,8 @@ Test(fault_plan, tables) {
     cr_assert_str_eq(over->name, inner[i]->name);
     if (!inner[i]->send) /* not in this build */
       continue;
-    cr_assert_eq(over->caps, inner[i]->caps, "%s", over->name);
+    /* Delayed messages are not copied at once. */
+    cr_assert_eq(over->caps, inner[i]->caps & ~COLL_CAP_SEND_COPIES, "%s", over->name);
     cr_assert_eq(coll_transport_sends_by_ref(over), coll_transport_sends_by_ref(inner[i]), "%s",
                  over->name);
     cr_assert_eq(coll_transport_shares_work(over), coll_transport_shares_work(inner[i]), "%s",
