@@ -278,10 +278,12 @@ static void check_abort(coll_comm *comm) {
   colli_comm_fail(comm, &record);
 }
 
-/* Handles all notices that have arrived, closed control links, and coll_comm_abort(). */
+/* Handles all notices and sights of other hosts that have arrived, closed control links, and
+ * coll_comm_abort(). */
 void colli_notice_poll(colli_family *family) {
   for (coll_comm *comm = family->members; comm; comm = comm->sibling)
     check_abort(comm);
+  colli_witness_take(family);
   int peer = -1, sys_errno = 0;
   colli_ctrl_msg msg;
   while (family->ctrl) {

@@ -1,7 +1,9 @@
 /*
- * witness.c: looks at ranks of this host that do not answer, and tells all others what it sees.
- * All ranks of a host that are in a call do so, because nobody knows which of them are; but not if
- * another one was faster. The kernel decides whose page may be read (libcoll/status).
+ * witness.c: looks at ranks that do not answer, and tells all others what it sees. All ranks of
+ * their host that are in a call do so, because nobody knows which of them are; but not if another
+ * one was faster. The kernel decides whose page may be read (libcoll/status). If none is in a call,
+ * the first ranks of other hosts that wait ask the service of that host, which is quick enough if
+ * the network is: the deadline does not wait for it.
  */
 #include "libcoll/failure/witness.h"
 
@@ -9,10 +11,12 @@
 
 #include "libcoll/comm/notice_send.h"
 #include "libcoll/status/look.h"
+#include "libcoll/status/service.h"
 
 #define FRESH_NS (1000 * COLLI_NS_PER_MS) /* reports so long after a question are answers to it */
 #define AGAIN_NS (50 * COLLI_NS_PER_MS)   /* what was seen just now is not looked at again */
 #define MOST     8                        /* pages that are read for one question */
+#define ASKERS   2                        /* so many lower ranks that wait are enough to ask */
 
 /* ---- who is silent ------------------------------------------------------------------------- */
 
@@ -21,17 +25,48 @@ static bool is_current(const colli_report *report, uint64_t now_ns) {
   return report->heard_ns && !report->idle && now_ns - report->heard_ns < 5 * report->again_ns / 2;
 }
 
-/* Whether a rank, for which others wait in communicator `uid`, is another process of this host that
- * has not said what holds it up. */
+static bool is_far(const colli_family *family, int rank) {
+  return family->table[rank].host_id != family->table[family->rank].host_id;
+}
+
+/* Whether this rank can look at another one, or have somebody look. */
+static bool can_see(const colli_family *family, int rank) {
+  if (is_far(family, rank))
+    return family->service != NULL;
+  return family->table[rank].pid != family->table[family->rank].pid;
+}
+
+/* Whether a rank, for which others wait in communicator `uid`, is another process that has not said
+ * what holds it up. */
 static bool is_silent(const colli_family *family, int rank, uint64_t uid, uint64_t now_ns) {
-  const colli_rank_info *here = &family->table[family->rank], *there = &family->table[rank];
-  if (there->host_id != here->host_id || there->pid == here->pid || family->lost[rank] ||
-      family->left[rank])
+  if (!can_see(family, rank) || family->lost[rank] || family->left[rank])
     return false;
   for (const colli_report *r = family->reports->at[rank].waits; r; r = r->next)
     if (is_current(r, now_ns) && (r->inside || r->uid == uid))
       return false;
   return true;
+}
+
+/* Whether a rank waits in a call, as far as is known. */
+static bool waits_inside(const colli_family *family, int rank, uint64_t now_ns) {
+  for (const colli_report *r = family->reports->at[rank].waits; r; r = r->next)
+    if (is_current(r, now_ns) && r->inside)
+      return true;
+  return false;
+}
+
+/* Whether this rank is to ask about a rank of another host: no rank there can look at it, and few
+ * are before this one, so that a host need not answer all others. */
+static bool is_to_ask(const colli_family *family, int rank, uint64_t now_ns) {
+  const colli_status_post *posts;
+  const int nposts = colli_status_service_posts(family->service, &posts);
+  int before = 0;
+  for (int i = 0; i < nposts && before < ASKERS; i++)
+    before += posts[i].rank < family->rank && waits_inside(family, posts[i].rank, now_ns);
+  for (int r = 0; r < family->nranks && before < ASKERS; r++)
+    if (family->table[r].host_id == family->table[rank].host_id && waits_inside(family, r, now_ns))
+      return false;
+  return before < ASKERS;
 }
 
 /* ---- what is seen -------------------------------------------------------------------------- */
@@ -48,26 +83,40 @@ static void keep(colli_report *report, const colli_ctrl_msg *msg, uint64_t now_n
   memcpy(seen->tag.word, msg->signature, sizeof(msg->signature));
 }
 
-/* Looks at a rank, unless somebody has just done so; returns whether it took the time. */
+/* Tells all others what was seen of a rank, and keeps it. */
+static void tell(colli_family *family, int rank, uint64_t uid, const colli_status_sight *sight,
+                 uint64_t now_ns) {
+  colli_report *report = colli_reports_get(family->reports, rank, uid);
+  const uint64_t age_ms = sight->since_ns / COLLI_NS_PER_MS;
+  colli_ctrl_msg msg = {.kind = COLLI_CTRL_ANSWER,
+                        .peer = rank,
+                        .sequence = sight->entered,
+                        .since_ms = age_ms < UINT32_MAX ? (uint32_t)age_ms : UINT32_MAX,
+                        .ended = sight->ended,
+                        .state = sight->state,
+                        .pending = sight->pending};
+  memcpy(msg.signature, sight->tag.word, sizeof(msg.signature));
+  colli_notice_send(family, uid, &msg);
+  if (report)
+    keep(report, &msg, now_ns);
+}
+
+/* Looks at a rank, or asks its host, unless somebody has just done so; returns whether it took the
+ * time. */
 static bool look(colli_family *family, int rank, uint64_t uid, uint64_t now_ns) {
   colli_report *report = colli_reports_get(family->reports, rank, uid);
   colli_status_sight sight;
   if (!report || (report->seen.looked_ns && now_ns - report->seen.looked_ns < AGAIN_NS))
     return false;
   report->seen.looked_ns = now_ns;
-  if (!colli_status_look(family->table[rank].pid, family->comm_id, rank, uid, &sight))
-    return true;
-  const uint64_t age_ms = sight.since_ns / COLLI_NS_PER_MS;
-  colli_ctrl_msg msg = {.kind = COLLI_CTRL_ANSWER,
-                        .peer = rank,
-                        .sequence = sight.entered,
-                        .since_ms = age_ms < UINT32_MAX ? (uint32_t)age_ms : UINT32_MAX,
-                        .ended = sight.ended,
-                        .state = sight.state,
-                        .pending = sight.pending};
-  memcpy(msg.signature, sight.tag.word, sizeof(msg.signature));
-  colli_notice_send(family, uid, &msg);
-  keep(report, &msg, now_ns);
+  if (is_far(family, rank)) {
+    const colli_status_far wanted = {
+        .host_id = family->table[rank].host_id, .uid = uid, .rank = rank, .asked_ns = now_ns};
+    if (is_to_ask(family, rank, now_ns))
+      (void)colli_status_service_look(family->service, &wanted);
+  } else if (colli_status_look(family->table[rank].pid, family->comm_id, rank, uid, &sight)) {
+    tell(family, rank, uid, &sight, now_ns);
+  }
   return true;
 }
 
@@ -101,6 +150,15 @@ void colli_witness_told(colli_family *family, const colli_ctrl_msg *waiting) {
   for (colli_report *r = family->reports->at[waiting->origin].waits; r; r = r->next)
     if (r->uid == waiting->uid && is_current(r, now_ns))
       look_for(family, r, now_ns);
+}
+
+void colli_witness_take(colli_family *family) {
+  colli_status_far far;
+  while (family->service && colli_status_service_seen(family->service, &far)) {
+    const uint64_t now_ns = family->world.now_ns(family->world.ctx);
+    if (far.found && now_ns - far.asked_ns < FRESH_NS)
+      tell(family, far.rank, far.uid, &far.sight, now_ns);
+  }
 }
 
 void colli_witness_heard(colli_family *family, const colli_ctrl_msg *msg) {

@@ -5,14 +5,6 @@
 
 #include "libcoll/status/copy.h"
 
-/* What is looked for, and what was found. */
-typedef struct search {
-  uint64_t comm_id, uid;
-  int rank;
-  bool found;
-  colli_status_sight *sight;
-} search;
-
 /* The operations in flight that a ring has. */
 static uint32_t count_pending(const colli_flight *ring) {
   uint32_t count = 0;
@@ -21,17 +13,17 @@ static uint32_t count_pending(const colli_flight *ring) {
   return count;
 }
 
-/* Takes what is wanted from a page, if it is the right one. */
-static void take(search *s, colli_status_head *page) {
+bool colli_status_sight_in(colli_status_head *page, uint64_t comm_id, int rank, uint64_t uid,
+                           colli_status_sight *result) {
   colli_status_sight sight = {.state = page->state};
   bool found = false;
-  if (page->comm_id != s->comm_id || page->rank != s->rank)
-    return;
+  if (page->comm_id != comm_id || page->rank != rank)
+    return false;
   for (unsigned i = 0; i < page->ncomms; i++) {
     colli_status_comm *comm = colli_status_comm_at(page, i);
     sight.pending += count_pending(comm->flights.collectives);
     sight.pending += count_pending(comm->flights.messages);
-    if (comm->uid != s->uid)
+    if (comm->uid != uid)
       continue;
     const colli_flights flights = {.rings = &comm->flights};
     const colli_flight *last = colli_flight_last_ended(&flights);
@@ -44,12 +36,21 @@ static void take(search *s, colli_status_head *page) {
     }
   }
   if (found)
-    *s->sight = sight;
-  s->found |= found;
+    *result = sight;
+  return found;
 }
 
+/* What is looked for, and what was found. */
+typedef struct search {
+  uint64_t comm_id, uid;
+  int rank;
+  bool found;
+  colli_status_sight *sight;
+} search;
+
 static void look_at(void *ctx, colli_status_head *copy) {
-  take(ctx, copy);
+  search *s = ctx;
+  s->found |= colli_status_sight_in(copy, s->comm_id, s->rank, s->uid, s->sight);
   free(copy);
 }
 

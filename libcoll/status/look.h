@@ -1,4 +1,4 @@
-/* look.h: what another process of this host shows of itself in one communicator. */
+/* look.h: what another process shows of itself in one communicator. */
 #ifndef COLLI_STATUS_LOOK_H
 #define COLLI_STATUS_LOOK_H
 
@@ -20,5 +20,9 @@ typedef struct colli_status_sight {
  */
 bool colli_status_look(int pid, uint64_t comm_id, int rank, uint64_t uid,
                        colli_status_sight *sight);
+
+/* The same from a copy of a page that was checked. False: it is another page. */
+bool colli_status_sight_in(colli_status_head *page, uint64_t comm_id, int rank, uint64_t uid,
+                           colli_status_sight *sight);
 
 #endif

@@ -46,7 +46,7 @@ static bool tell(const asker *a, const void *bytes, size_t count) {
 }
 
 /* Passes on a copy. */
-static bool pass_on(void *ctx, const void *copy, size_t bytes) {
+static bool pass_on(void *ctx, void *copy, size_t bytes) {
   const uint64_t length = bytes;
   return tell(ctx, &length, sizeof(length)) && tell(ctx, copy, bytes);
 }
@@ -59,24 +59,39 @@ static bool may_ask(int fd) {
          (who.uid == geteuid() || who.uid == 0);
 }
 
-static void *run_desk(void *arg) {
-  const colli_status_service *service = arg;
-  while (status_wait(service, service->desk_fd, POLLIN, UINT64_MAX)) {
-    asker a = {.service = service,
-               .fd = COLLI_FD(accept4(service->desk_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC)),
-               .until_ns = colli_now_ns() + STATUS_DESK_MS * COLLI_NS_PER_MS};
-    if (a.fd < 0) { /* a shortage, perhaps: not again at once */
-      (void)status_wait(service, service->stop_fd, POLLIN, colli_now_ns() + 10 * COLLI_NS_PER_MS);
-      continue;
-    }
-    const uint64_t end = 0;
-    if (may_ask(a.fd)) {
-      status_fetch(service, a.until_ns, pass_on, &a);
-      (void)tell(&a, &end, sizeof(end));
-    }
-    colli_fd_close(a.fd);
+/* Answers a client. */
+static void serve_asker(const colli_status_service *service) {
+  asker a = {.service = service,
+             .fd = COLLI_FD(accept4(service->desk_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC)),
+             .until_ns = colli_now_ns() + STATUS_DESK_MS * COLLI_NS_PER_MS};
+  if (a.fd < 0) { /* a shortage, perhaps: not again at once */
+    (void)status_wait(service, service->stop_fd, POLLIN, colli_now_ns() + 10 * COLLI_NS_PER_MS);
+    return;
   }
-  return NULL;
+  const uint64_t end = 0;
+  if (may_ask(a.fd)) {
+    status_fetch(service, a.until_ns, pass_on, &a);
+    (void)tell(&a, &end, sizeof(end));
+  }
+  colli_fd_close(a.fd);
+}
+
+static void *run_desk(void *arg) {
+  colli_status_service *service = arg;
+  struct pollfd fds[3] = {{.fd = service->stop_fd, .events = POLLIN},
+                          {.fd = service->look_fd, .events = POLLIN},
+                          {.fd = service->desk_fd, .events = POLLIN}};
+  for (;;) {
+    const int ready = poll(fds, 3, -1);
+    if (ready < 0 && errno == EINTR)
+      continue;
+    if (ready < 0 || fds[0].revents)
+      return NULL;
+    if (fds[1].revents)
+      status_answer_looks(service);
+    if (fds[2].revents)
+      serve_asker(service);
+  }
 }
 
 /* Listens under a name that nobody can guess. An errno on failure. */
@@ -114,19 +129,14 @@ static int start_thread(pthread_t *thread, void *(*run)(void *), void *arg) {
   return failed;
 }
 
-/* Makes the threads end. */
-static void signal_stop(const colli_status_service *service) {
-  const uint64_t one = 1;
-  while (write(service->stop_fd, &one, sizeof(one)) < 0 && errno == EINTR)
-    ;
-}
-
 /* Closes and frees everything. */
 static void clean_up(colli_status_service *service) {
   colli_door_close(&service->door);
   colli_fd_close(service->plan.listen_fd);
   if (service->desk_fd >= 0)
     colli_fd_close(service->desk_fd);
+  if (service->look_fd >= 0)
+    colli_fd_close(service->look_fd);
   if (service->stop_fd >= 0)
     colli_fd_close(service->stop_fd);
   colli_secret_release(service->plan.secret);
@@ -141,7 +151,7 @@ static int start_threads(colli_status_service *service) {
     return error;
   error = start_thread(&service->desk_thread, run_desk, service);
   if (error) {
-    signal_stop(service);
+    status_signal(service->stop_fd);
     pthread_join(service->door_thread, NULL);
   }
   return error;
@@ -161,7 +171,8 @@ colli_status_service *colli_status_service_start(const colli_status_plan *plan,
   service->door = COLLI_DOOR_CLOSED;
   service->desk_fd = -1;
   service->stop_fd = COLLI_FD(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
-  int error = service->stop_fd >= 0 ? open_desk(service, desk) : errno;
+  service->look_fd = service->stop_fd < 0 ? -1 : COLLI_FD(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+  int error = service->look_fd >= 0 ? open_desk(service, desk) : errno;
   if (!error)
     error = colli_door_open(&service->door, plan->listen_fd, plan->secret->bytes,
                             COLLI_HELLO_STATUS, plan->rank, &plan->log);
@@ -179,7 +190,7 @@ colli_status_service *colli_status_service_start(const colli_status_plan *plan,
 void colli_status_service_stop(colli_status_service *service) {
   if (!service)
     return;
-  signal_stop(service);
+  status_signal(service->stop_fd);
   pthread_join(service->door_thread, NULL);
   pthread_join(service->desk_thread, NULL);
   clean_up(service);

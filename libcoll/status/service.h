@@ -1,12 +1,15 @@
 /*
  * service.h: status pages of other hosts. In a job on several hosts, the first two ranks of each
- * host have two threads that sleep in poll() until collctl asks:
+ * host have two threads that sleep in poll() until collctl asks, or a rank near its deadline:
  *
  *   collctl --unix socket--> desk of a rank here --TCP, sealed--> door of a rank there --> /proc
  *
  * The desk accepts only the same user and root (the kernel says who connects). The door accepts
  * only peers that know the job's secret, which collctl never sees. Both only read and send status
  * pages. They use nothing of the communicator, so they answer whatever its threads do.
+ *
+ * A rank that has a desk hands it a request, goes on waiting, and takes the result when it is
+ * there.
  */
 #ifndef COLLI_STATUS_SERVICE_H
 #define COLLI_STATUS_SERVICE_H
@@ -14,7 +17,7 @@
 #include "libcoll/base/log.h"
 #include "libcoll/base/secret.h"
 #include "libcoll/net/sockets.h"
-#include "libcoll/status/page.h"
+#include "libcoll/status/look.h"
 
 #define COLLI_STATUS_COPY_MOST ((size_t)64 << 20) /* largest copy that is sent, in bytes */
 
@@ -45,6 +48,29 @@ colli_status_service *colli_status_service_start(const colli_status_plan *plan,
 
 /* Ends them. NULL is allowed. */
 void colli_status_service_stop(colli_status_service *service);
+
+/* The ranks of other hosts that have a door, and a desk. */
+int colli_status_service_posts(const colli_status_service *service,
+                               const colli_status_post **posts);
+
+/* ---- for the rank itself: by one thread at a time -------------------------------------------- */
+
+/* A rank of another host, in a communicator. */
+typedef struct colli_status_far {
+  uint64_t host_id, uid;
+  int rank;
+  uint64_t asked_ns; /* when somebody began to want to see it */
+  bool found;        /* it was seen: */
+  colli_status_sight sight;
+} colli_status_far;
+
+/* Has the desk look at a rank: at once unless it is busy, for at most a second, and not later than
+ * that after asked_ns; again only once there is a result. Never waits. False: there is no room for
+ * more. */
+bool colli_status_service_look(colli_status_service *service, const colli_status_far *wanted);
+
+/* Takes a result. False: there is none now. */
+bool colli_status_service_seen(colli_status_service *service, colli_status_far *result);
 
 /* ---- a stream of copies: for each its length and its bytes, at the end 0 -----------------------
  */

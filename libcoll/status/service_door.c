@@ -25,6 +25,12 @@ bool status_wait(const colli_status_service *service, int fd, short events, uint
   }
 }
 
+void status_signal(int fd) {
+  const uint64_t one = 1;
+  while (write(fd, &one, sizeof(one)) < 0 && errno == EINTR)
+    ;
+}
+
 bool status_push(const colli_status_service *service, colli_sealed *conn, const void *msg,
                  size_t bytes, uint64_t until_ns) {
   size_t done = 0;
@@ -152,6 +158,13 @@ static int receive_copy(const colli_status_service *service, colli_sealed *conn,
   return *copy ? 1 : -1;
 }
 
+/* When to try elsewhere: after half of the time that is left, or after most_ns. */
+static uint64_t half_of(uint64_t until_ns, uint64_t most_ns) {
+  const uint64_t now_ns = colli_now_ns();
+  const uint64_t half_ns = until_ns > now_ns ? (until_ns - now_ns) / 2 : 0;
+  return now_ns + (half_ns < most_ns ? half_ns : most_ns);
+}
+
 /* What came of a door. */
 typedef enum fetched {
   FETCHED_ALL,
@@ -161,15 +174,14 @@ typedef enum fetched {
 
 /* Fetches what one door has. */
 static fetched fetch_from(const colli_status_service *service, const colli_status_post *post,
-                          uint64_t until_ns,
-                          bool (*pass)(void *ctx, const void *copy, size_t bytes), void *ctx) {
+                          uint64_t until_ns, status_pass pass, void *ctx) {
   colli_sealed conn = COLLI_SEALED_NONE;
   bool in = false;
   for (int i = 0; i < COLLI_MAX_ADDRS && !in; i++) {
     const colli_addr *addr = &post->addrs[i];
-    uint64_t share_ns = colli_now_ns() + STATUS_HOST_MS * COLLI_NS_PER_MS / 3;
+    uint64_t share_ns = half_of(until_ns, STATUS_HOST_MS * COLLI_NS_PER_MS / 3);
     if (addr->family != 0 && !colli_addr_loopback(addr))
-      in = dial(service, post, addr, share_ns < until_ns ? share_ns : until_ns, &conn);
+      in = dial(service, post, addr, share_ns, &conn);
   }
   int more = in ? 1 : -1;
   bool gone = false;
@@ -186,8 +198,20 @@ static fetched fetch_from(const colli_status_service *service, const colli_statu
   return more == 0 ? FETCHED_ALL : FETCHED_PART;
 }
 
-void status_fetch(const colli_status_service *service, uint64_t until_ns,
-                  bool (*pass)(void *ctx, const void *copy, size_t bytes), void *ctx) {
+void status_fetch_host(const colli_status_service *service, uint64_t host_id, int last,
+                       uint64_t until_ns, status_pass pass, void *ctx) {
+  fetched result = FETCHED_PART;
+  for (int at_last = 0; at_last <= 1; at_last++)
+    for (int i = 0; i < service->plan.nposts && result != FETCHED_FOR_NOBODY; i++) {
+      const colli_status_post *post = &service->plan.posts[i];
+      if (post->host_id == host_id && (post->rank == last) == at_last && colli_now_ns() < until_ns)
+        result = fetch_from(service, post, at_last ? until_ns : half_of(until_ns, UINT64_MAX), pass,
+                            ctx);
+    }
+}
+
+void status_fetch(const colli_status_service *service, uint64_t until_ns, status_pass pass,
+                  void *ctx) {
   uint64_t known = 0; /* the host whose door has answered */
   fetched result = FETCHED_PART;
   for (int i = 0; i < service->plan.nposts && result != FETCHED_FOR_NOBODY; i++) {
