@@ -44,24 +44,26 @@ bool colli_status_sight_in(colli_status_head *page, uint64_t comm_id, int rank, 
 typedef struct search {
   uint64_t comm_id, uid;
   int rank;
+  bool over; /* that rank's page was seen; there is one for each rank of a job */
   bool found;
   colli_status_sight *sight;
 } search;
 
 static void look_at(void *ctx, colli_status_head *copy) {
   search *s = ctx;
+  s->over |= copy->comm_id == s->comm_id && copy->rank == s->rank;
   s->found |= colli_status_sight_in(copy, s->comm_id, s->rank, s->uid, s->sight);
   free(copy);
 }
 
-/* The scan may end: there is one page for each rank of a job. */
-static bool has_found(const void *ctx) {
-  return ((const search *)ctx)->found;
+/* Whether the scan may end. */
+static bool is_over(const void *ctx) {
+  return ((const search *)ctx)->over;
 }
 
 bool colli_status_look(int pid, uint64_t comm_id, int rank, uint64_t uid,
                        colli_status_sight *sight) {
   search s = {.comm_id = comm_id, .uid = uid, .rank = rank, .sight = sight};
-  (void)colli_status_scan_until(pid, look_at, has_found, &s);
+  (void)colli_status_scan_until(pid, look_at, is_over, &s);
   return s.found;
 }
