@@ -128,6 +128,9 @@ static bool take_order(shrink *s, shrink_order *order, const uint8_t *flags, col
     return true;
   case SHRINK_STOP: /* has ended the building */
     return true;
+  case SHRINK_AGAIN: /* too, so what this rank has adopted is certain */
+    shrink_say_checkin(s, order->ballot);
+    return true;
   case SHRINK_COMMIT:
     *over = true;
     tell_below(s);
@@ -195,7 +198,7 @@ coll_status shrink_follow(shrink *s, int parent, bool *over) {
   s->up = (shrink_uplink){.conn = s->up.conn, .heard_ns = colli_now_ns(), .flags = s->up.flags};
   for (int r = 0; r < s->b.nranks; r++)
     s->members[r].passed = s->members[r].lost = 0;
-  shrink_say_checkin(s);
+  shrink_say_checkin(s, 0);
   coll_status status = take_orders(s, parent, over);
   colli_sealed_close(&s->up.conn);
   shrink_links_drop(s); /* they must check in on the new way */

@@ -15,6 +15,7 @@
  *   c -> r   order COMMIT    all have adopted it: return it
  *   c -> r   order END       nothing comes of it, for this reason
  *   c -> r   order QUIT      nothing of c, for this reason: the next one leads
+ *   c -> r   order AGAIN       check in again: what r said may be too old (rule 1)
  *   c -> r   order WAIT      now and then while it waits: a silent coordinator is given up
  *
  * If a round fails, the coordinator says STOP, hears everybody's report, and begins the next round
@@ -69,6 +70,7 @@ typedef struct shrink_checkin {
   uint64_t list;    /* comm_id of that list's communicator, or just a number */
   uint64_t adopted; /* the list that it has adopted; 0: none */
   uint64_t word;    /* SHRINK_AGREE: its own */
+  uint64_t asked;   /* the ballot of the order AGAIN that this answers; 0: none */
   uint32_t renewed;
   uint32_t task;
   int32_t newcomers; /* of the latest list */
@@ -82,7 +84,7 @@ typedef enum shrink_order_kind {
   SHRINK_COMMIT = 4,
   SHRINK_END = 5,
   SHRINK_WAIT = 6,  /* the coordinator is alive */
-  SHRINK_AGAIN = 7, /* check in again: this rank has not been waited for */
+  SHRINK_AGAIN = 7, /* check in again */
   SHRINK_QUIT = 8   /* the coordinator gives up: error.rank */
 } shrink_order_kind;
 
@@ -147,6 +149,7 @@ typedef struct shrink_member {
   uint32_t attempt; /* of the latest checkin */
   shrink_checkin head;
   uint8_t *list;           /* its latest list; NULL: none */
+  uint64_t asked;          /* the ballot of an order AGAIN that it has not answered; 0: none */
   bool awaited;            /* an order is for it, so it will report */
   bool ends;               /* COMMIT is for it */
   colli_rank_info *record; /* NULL: not here */
@@ -306,8 +309,9 @@ void shrink_pass_down(shrink *s, const shrink_order *order, const uint8_t *flags
 /* Sends this rank's checkin on a connection that is used for nothing else. */
 void shrink_send_checkin(shrink *s, colli_sealed *conn);
 
-/* Puts down what this rank itself says: its checkin, record, report. */
-void shrink_say_checkin(shrink *s);
+/* Puts down what this rank itself says: its checkin, record, report. `asked`: the ballot of the
+ * order that told it to check in; 0: none did. */
+void shrink_say_checkin(shrink *s, uint64_t asked);
 bool shrink_say_record(shrink *s, const colli_rank_info *record);
 void shrink_say_report(shrink *s, const shrink_report *report);
 

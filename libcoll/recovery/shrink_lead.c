@@ -7,160 +7,21 @@
 #include "libcoll/base/error.h"
 #include "libcoll/base/prng.h"
 #include "libcoll/recovery/grow.h"
+#include "libcoll/recovery/shrink_lead.h"
 
-#define BEATS          8 /* signs of life of a waiting coordinator within the patience */
-#define PROBE_AFTER_NS (50 * COLLI_NS_PER_MS)   /* most come by themselves */
-#define PROBE_NS       (2000 * COLLI_NS_PER_MS) /* then the next rank is probed */
-#define SHORT_ROUNDS   3u /* that fail because of one rank's shortage, before it is left out, */
-#define SHORT_NS       (50 * COLLI_NS_PER_MS)  /* and pauses before the next ones */
-#define AGAIN_NS       (500 * COLLI_NS_PER_MS) /* until missing ranks are probed again */
-
-/* The state of the leading rank. */
-typedef struct lead {
-  shrink *s;
-  shrink_probes probes; /* of missing ranks */
-  uint64_t ballot;      /* of the last list that this rank chose; 0: none */
-  uint64_t before;      /* the latest ballot before the first of its own since any other */
-  uint64_t next_ns;     /* when the probes continue */
-  uint64_t pause_ns;    /* no round begins before then */
-  uint64_t until_ns;    /* when missing ranks are left out */
-  uint64_t beat_ns;     /* when to tell the members again that this rank is there */
-  bool *here;           /* by rank: takes part, as of the last look at the latest list */
-  uint8_t *shorts;      /* by rank: rounds that failed because it ran short */
-  bool *adopted;        /* by rank: and has made its communicator */
-  bool takes[];         /* by rank: is here, and takes the list that is being made */
-} lead;
-
-/* Whether a rank is here: this one, or one that has checked in. */
-static bool here(const shrink *s, int r) {
-  return r == s->b.rank || s->members[r].in;
-}
-
-/* Whether a rank is waited for. */
-static bool is_missing(const shrink *s, int r) {
-  return !here(s, r) && !s->gone[r] && !s->skipped[r];
-}
-
-/* Dials missing ranks again and again, to learn whether they are gone and to tell them who leads.
- */
-static void step_probes(lead *l) {
-  const uint64_t now_ns = colli_now_ns();
-  if (now_ns < l->next_ns || shrink_probes_step(l->s, &l->probes))
-    return;
-  l->probes.next = 0;
-  l->next_ns = now_ns + AGAIN_NS;
-}
-
-/* ---- lists ----------------------------------------------------------------------------------- */
-
-/* Whether a rank that is here has adopted the latest list. */
-static bool has_adopted(const shrink *s, int r) {
-  COLLI_ASSERT_RANK(here(s, r), s->b.rank);
-  return (r == s->b.rank ? s->adopted : s->members[r].head.adopted) == s->list;
-}
-
-/* Whether a rank may have returned with the latest list, so that there can be no other. */
-static bool may_be_committed(lead *l) {
-  shrink *s = l->s;
-  shrink_take_latest(s);
-  if (s->proved)
-    return true;
-  if (s->ballot && s->ballot == l->ballot)
-    shrink_take_from_behind(s, l->before);
-  if (s->ballot == 0)
-    return false;
-  for (int r = 0; r < s->b.nranks; r++) {
-    l->here[r] = here(s, r);
-    l->adopted[r] = l->here[r] && has_adopted(s, r);
-  }
-  return shrink_may_be_committed(&(shrink_view){.nranks = s->b.nranks,
-                                                .gone = s->gone,
-                                                .here = l->here,
-                                                .listed = s->listed,
-                                                .adopted = l->adopted,
-                                                .renewed = s->renewed,
-                                                .mine = s->ballot == l->ballot,
-                                                .agrees = s->task == SHRINK_AGREE,
-                                                .newcomers = s->newcomers});
-}
-
-/* ---- orders ---------------------------------------------------------------------------------- */
-
-/* Sends an order, with the latest list, to those who take it, or to all others that are here. */
-static void send_order_to_members(lead *l, shrink_order *order, bool takers) {
-  shrink *s = l->s;
-  uint8_t *flags = shrink_alloc(s, (size_t)s->b.nranks);
-  if (!flags)
-    return; /* they notice when this rank gives up */
-  order->ballot = s->ballot;
-  order->comm_id = s->list;
-  for (int r = 0; r < s->b.nranks; r++)
-    flags[r] = (uint8_t)((s->listed[r] ? SHRINK_LISTED : 0) |
-                         (r != s->b.rank && l->takes[r] == takers ? SHRINK_FOR : 0));
-  shrink_pass_down(s, order, flags);
-  free(flags);
-}
-
-/* An order of a kind. */
-static shrink_order make_order(shrink_order_kind kind) {
-  shrink_order order;
-  memset(&order, 0, sizeof(order));
-  order.kind = kind;
-  return order;
-}
-
-/* From time to time, tells all who are here that this rank is still there. */
-static void beat(lead *l) {
-  shrink *s = l->s;
-  const uint64_t now_ns = colli_now_ns();
-  if (now_ns < l->beat_ns)
-    return;
-  l->beat_ns = now_ns + s->patience_ns / BEATS;
-  shrink_order order = make_order(SHRINK_WAIT);
-  send_order_to_members(l, &order, true);
-  send_order_to_members(l, &order, false);
-}
-
-/* ---- gathering ------------------------------------------------------------------------------- */
-
-/* Waits until every rank that is not gone or skipped is here, or time is up. True if the latest
- * list may already be committed. */
-static bool gather(lead *l) {
-  shrink *s = l->s;
-  const uint64_t begin_ns = colli_now_ns();
-  if (l->until_ns < begin_ns + s->patience_ns / 4)
-    l->until_ns = begin_ns + s->patience_ns / 4;
-  for (;;) {
-    bool all = true;
-    shrink_tend(s);
-    step_probes(l);
-    beat(l);
-    for (int r = 0; r < s->b.nranks; r++)
-      all = all && !is_missing(s, r);
-    const uint64_t now_ns = colli_now_ns();
-    const bool late = now_ns >= l->until_ns;
-    if (late || (all && now_ns >= l->pause_ns) || s->proved || s->altered >= 0 || s->aborter >= 0) {
-      bool committed = may_be_committed(l);
-      for (int r = 0; r < s->b.nranks; r++)
-        l->takes[r] = here(s, r) && (!committed || (s->listed[r] && has_adopted(s, r)));
-      return committed;
-    }
-    shrink_wait_begin(s);
-    shrink_probes_watch(s, &l->probes);
-    shrink_wait(s, all ? l->pause_ns : l->until_ns);
-  }
-}
+#define SHORT_ROUNDS 3u /* that fail because of one rank's shortage, before it is left out, */
+#define SHORT_NS     (50 * COLLI_NS_PER_MS) /* and pauses before the next ones */
 
 /* ---- rounds ---------------------------------------------------------------------------------- */
 
 /* Ends the shrink, or only this rank's part in it (`kind`), with the failure in s->b.error, for
  * those who do not take the list. */
 static void end_others(lead *l, coll_status status, shrink_order_kind kind) {
-  shrink_order order = make_order(kind);
+  shrink_order order = lead_order(kind);
   order.error = *l->s->b.error;
   order.error.rank = order.error.rank < 0 ? l->s->b.rank : order.error.rank;
   order.error.status = status;
-  send_order_to_members(l, &order, false);
+  lead_send(l, &order, false);
 }
 
 /* Tells that to everybody. */
@@ -196,10 +57,10 @@ static telling look_who_is_told(const lead *l) {
 static void tell_commit(lead *l) {
   shrink *s = l->s;
   const uint64_t until_ns = colli_now_ns() + SHRINK_TELL_NS;
-  shrink_order order = make_order(SHRINK_COMMIT);
+  shrink_order order = lead_order(SHRINK_COMMIT);
   for (telling t = {.more = true};;) {
     if (t.more)
-      send_order_to_members(l, &order, true);
+      lead_send(l, &order, true);
     if (t.missing)
       shrink_tend(s);
     else
@@ -212,7 +73,7 @@ static void tell_commit(lead *l) {
       continue;
     shrink_wait_begin(s);
     if (t.missing) {
-      step_probes(l);
+      lead_probe(l);
       shrink_probes_watch(s, &l->probes);
       shrink_wait(s, until_ns);
     } else {
@@ -233,7 +94,7 @@ static coll_status commit_list(lead *l) {
   end_others(l, COLL_ERR_TIMEOUT, SHRINK_END);
   if (!l->takes[s->b.rank])
     return COLL_ERR_TIMEOUT;
-  COLLI_ASSERT_RANK(has_adopted(s, s->b.rank), s->b.rank);
+  COLLI_ASSERT_RANK(lead_has_adopted(s, s->b.rank), s->b.rank);
   colli_error_clear(s->b.error);
   return COLL_OK;
 }
@@ -243,20 +104,12 @@ static bool is_about_silence(coll_status status) {
   return status == COLL_ERR_TIMEOUT || status == COLL_ERR_UNREACHABLE;
 }
 
-/* Skips the rank that a round waited for without success. */
-static void skip_rank(shrink *s, int rank) {
-  if (rank < 0 || rank >= s->b.nranks || rank == s->b.rank)
-    return;
-  s->skipped[rank] = true;
-  shrink_member_drop(s, rank);
-}
-
 static coll_status stop_round(lead *l, coll_status status);
 
 /* How long to wait for reports. Those who build may take half the patience (shrink_build.c). */
 static uint64_t report_ns(const shrink *s, uint32_t kind) {
   if (kind == SHRINK_BUILD)
-    return s->patience_ns / 2 + s->patience_ns / BEATS;
+    return s->patience_ns / 2 + s->patience_ns / LEAD_BEATS;
   return s->patience_ns / 4 > COLLI_NS_PER_S ? s->patience_ns / 4 : COLLI_NS_PER_S;
 }
 
@@ -282,7 +135,7 @@ static coll_status hear_reports(lead *l, uint32_t kind) {
   shrink *s = l->s;
   const uint64_t until_ns = colli_now_ns() + report_ns(s, kind);
   /* Not at once, because a member may not know yet that all have joined. */
-  l->beat_ns = colli_now_ns() + s->patience_ns / BEATS;
+  l->beat_ns = colli_now_ns() + s->patience_ns / LEAD_BEATS;
   for (;;) {
     bool late = colli_now_ns() >= until_ns;
     int newcomers = grow_all_built(s);
@@ -291,7 +144,7 @@ static coll_status hear_reports(lead *l, uint32_t kind) {
     shrink_tend(s);
     if (s->aborter >= 0)
       return shrink_fail_aborted(s);
-    beat(l);
+    lead_beat(l);
     for (int r = 0; r < s->b.nranks; r++) {
       if (!l->takes[r] || r == s->b.rank || take_report(s, r, &status))
         continue;
@@ -313,10 +166,10 @@ static coll_status hear_reports(lead *l, uint32_t kind) {
 /* Ends the building of a list: nothing comes of it, because of `status`. */
 static coll_status stop_round(lead *l, coll_status status) {
   const coll_error why = *l->s->b.error;
-  shrink_order order = make_order(SHRINK_STOP);
+  shrink_order order = lead_order(SHRINK_STOP);
   if (is_about_silence(status))
-    skip_rank(l->s, why.peer);
-  send_order_to_members(l, &order, true);
+    lead_skip(l->s, why.peer);
+  lead_send(l, &order, true);
   grow_dismiss(l->s, false);
   /* So that no message of this round reaches the next one; and a rank that gave up says why. */
   const coll_status said = hear_reports(l, SHRINK_STOP);
@@ -365,7 +218,7 @@ static uint64_t common_word(const lead *l) {
 static coll_status new_list(lead *l) {
   shrink *s = l->s;
   int listen_fd;
-  shrink_order order = make_order(SHRINK_BUILD);
+  shrink_order order = lead_order(SHRINK_BUILD);
   COLLI_ASSERT_RANK(l->takes[s->b.rank] && !s->proved, s->b.rank);
   memcpy(s->listed, l->takes, (size_t)s->b.nranks * sizeof(*s->listed));
   order.newcomers = s->newcomers = grow_count(s);
@@ -380,7 +233,7 @@ static coll_status new_list(lead *l) {
   l->before = s->ballot == l->ballot ? l->before : s->ballot;
   l->ballot = s->ballot = shrink_next_ballot(s->ballot, s->b.rank);
   order.word = common_word(l);
-  send_order_to_members(l, &order, true);
+  lead_send(l, &order, true);
   grow_call_all(s, &order);
   status = shrink_adopt(s, &order, listen_fd);
   if (status == COLL_OK)
@@ -392,11 +245,11 @@ static coll_status new_list(lead *l) {
 
 /* A round with the latest list, which may already be committed. */
 static coll_status renew_list(lead *l) {
-  shrink_order order = make_order(SHRINK_RENEW);
+  shrink_order order = lead_order(SHRINK_RENEW);
   order.newcomers = l->s->newcomers;
   l->s->ballot = shrink_next_ballot(l->s->ballot, l->s->b.rank);
   l->s->renewed = true;
-  send_order_to_members(l, &order, true);
+  lead_send(l, &order, true);
   return hear_reports(l, SHRINK_RENEW);
 }
 
@@ -425,7 +278,7 @@ static bool go_on_without(lead *l) {
 static coll_status lead_on(lead *l) {
   shrink *s = l->s;
   for (;;) {
-    bool committed = gather(l);
+    bool committed = lead_gather(l);
     if (s->aborter >= 0)
       return end_all(l, shrink_fail_aborted(s), SHRINK_END);
     if (s->altered >= 0)
@@ -456,18 +309,19 @@ static coll_status lead_on(lead *l) {
 coll_status shrink_lead(shrink *s) {
   COLLI_ASSERT_RANK(shrink_candidate(s) == s->b.rank, s->b.rank);
   const size_t nranks = (size_t)s->b.nranks;
-  lead *l = shrink_alloc(s, sizeof(*l) + 3 * nranks * sizeof(*l->takes) + nranks);
+  lead *l = shrink_alloc(s, sizeof(*l) + 4 * nranks * sizeof(*l->takes) + nranks);
   if (!l)
     return boot_fail(&s->b, COLL_ERR_NO_MEMORY, -1, NULL, "out of memory for leading a shrink");
   const uint64_t now_ns = colli_now_ns();
   l->s = s;
   l->here = l->takes + nranks;
   l->adopted = l->here + nranks;
-  l->shorts = (uint8_t *)(l->adopted + nranks);
-  l->next_ns = now_ns + PROBE_AFTER_NS;
+  l->answered = l->adopted + nranks;
+  l->shorts = (uint8_t *)(l->answered + nranks);
+  l->next_ns = now_ns + LEAD_PROBE_AFTER_NS;
   /* Ranks that wait for a lower one may arrive as late as the end of their own patience. */
   l->until_ns = now_ns + s->patience_ns;
-  shrink_probes_begin(&l->probes, is_missing, PROBE_NS);
+  shrink_probes_begin(&l->probes, lead_is_missing, LEAD_PROBE_NS);
   coll_status status = lead_on(l);
   shrink_probes_end(&l->probes);
   explicit_bzero(l, sizeof(*l));

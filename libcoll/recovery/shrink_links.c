@@ -55,6 +55,7 @@ static void lose_member(shrink *s, int rank) {
   if (m->passed & SHRINK_CHECKIN)
     m->lost = m->attempt;
   m->in = m->said = m->awaited = m->ends = m->told = false;
+  m->asked = 0;
   free(m->record);
   m->record = NULL;
 }
@@ -92,7 +93,7 @@ void shrink_member_drop(shrink *s, int rank) {
   if (s->links[rank])
     shrink_link_drop(s, rank);
   else if (s->members[rank].in) {
-    shrink_order order = {.kind = SHRINK_AGAIN};
+    shrink_order order = {.kind = SHRINK_AGAIN, .ballot = s->ballot, .comm_id = s->list};
     uint8_t *flags = shrink_alloc(s, (size_t)s->b.nranks);
     if (flags) {
       flags[rank] = SHRINK_FOR;
@@ -114,7 +115,8 @@ static bool take_checkin(shrink *s, int link, const shrink_part *part, const uin
     return false;
   memcpy(&head, bytes, sizeof(head));
   if (part->bytes != sizeof(head) + (head.ballot ? nranks : 0) ||
-      !shrink_is_list(head.ballot, head.list, s->b.nranks) || head.newcomers < 0 ||
+      !shrink_is_list(head.ballot, head.list, s->b.nranks) ||
+      !shrink_is_ballot(head.asked, s->b.nranks) || head.newcomers < 0 ||
       head.newcomers > COLLI_NEWCOMERS_MAX)
     return false;
   if (part->attempt <= m->attempt)
@@ -287,9 +289,11 @@ bool shrink_send(shrink *s, colli_sealed *conn, const void *head, size_t bytes,
 /* ---- orders ---------------------------------------------------------------------------------- */
 
 /* Notes what an order means for a rank that it is for. */
-static void note_order(shrink_member *m, uint32_t kind) {
-  m->ends = kind == SHRINK_COMMIT;
-  if (kind != SHRINK_BUILD && kind != SHRINK_RENEW)
+static void note_order(shrink_member *m, const shrink_order *order) {
+  m->ends = order->kind == SHRINK_COMMIT;
+  if (order->kind == SHRINK_AGAIN)
+    m->asked = order->ballot;
+  if (order->kind != SHRINK_BUILD && order->kind != SHRINK_RENEW)
     return;
   m->awaited = true;
   m->said = false;
@@ -307,7 +311,7 @@ void shrink_pass_down(shrink *s, const shrink_order *order, const uint8_t *flags
       continue;
     if (s->up.conn.fd >= 0 && !(m->passed & SHRINK_CHECKIN))
       continue; /* it was decided before that rank came again */
-    note_order(m, order->kind);
+    note_order(m, order);
     if (m->via != s->b.rank && s->links[m->via])
       s->links[m->via]->wanted = true;
   }

@@ -19,6 +19,10 @@ bool shrink_may_be_committed(const shrink_view *view) {
   return missing && (adopted || view->renewed);
 }
 
+bool shrink_must_ask(const shrink_view *view, int rank) {
+  return !view->mine && view->listed[rank] && view->here[rank] && !view->answered[rank];
+}
+
 bool shrink_is_from_behind(uint64_t ballot, bool mine, uint64_t before, uint64_t own) {
   return !mine && ballot > before && ballot < own;
 }

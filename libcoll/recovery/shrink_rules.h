@@ -9,6 +9,10 @@
  *      that list: order RENEW gives it a higher ballot at all who adopted it and are here, and when
  *      they have said so, it is committed to them. A renewed list stays the only one until all its
  *      members that are not gone are here.
+ *      What a rank said before the coordinator knew the list proves nothing: the rank may have
+ *      left since, which a cut keeps from being noticed, and have adopted the list, or its renewal,
+ *      elsewhere. So before a list is replaced, its members that are here check in again. Who
+ *      does, and has not adopted it, never will: it has left whoever could tell it to.
  *      A word that was agreed on must stay even if all who returned with it are dead by now,
  *      because they may have acted on it; and newcomers are no members of a list, but may have
  *      returned with it (*outside*). So such lists are renewed also if all members are here. If
@@ -38,17 +42,21 @@
 typedef struct shrink_view {
   int nranks;
   const bool *gone;
-  const bool *here;    /* takes part in this round */
-  const bool *listed;  /* is in the list */
-  const bool *adopted; /* is here and has made the list's communicator */
-  bool renewed;        /* the list was renewed */
-  bool mine;           /* the coordinator chose it, and did not commit it */
-  bool agrees;         /* it comes with a word instead of a communicator */
-  int newcomers;       /* ranks behind its members */
+  const bool *here;     /* takes part in this round */
+  const bool *listed;   /* is in the list */
+  const bool *adopted;  /* is here and has made the list's communicator */
+  const bool *answered; /* has checked in since the coordinator knew the list, as it asked */
+  bool renewed;         /* the list was renewed */
+  bool mine;            /* the coordinator chose it, and did not commit it */
+  bool agrees;          /* it comes with a word instead of a communicator */
+  int newcomers;        /* ranks behind its members */
 } shrink_view;
 
 /* Whether a rank may have returned with the latest list (rule 1). */
 bool shrink_may_be_committed(const shrink_view *view);
+
+/* Whether a rank must check in again before the latest list is replaced. */
+bool shrink_must_ask(const shrink_view *view, int rank);
 
 /* Whether a list that a rank brings counts as the latest, although that is the coordinator's own,
  * with ballot `own` (rule 3). `mine`: this one is the coordinator's, too; `before`: the latest

@@ -19,7 +19,7 @@ static void fill_flags(const shrink *s, uint8_t *flags) {
                          (s->listed[r] ? SHRINK_LISTED : 0));
 }
 
-void shrink_say_checkin(shrink *s) {
+void shrink_say_checkin(shrink *s, uint64_t asked) {
   shrink_member *m = &s->members[s->b.rank];
   free(m->list);
   free(m->record);
@@ -30,6 +30,7 @@ void shrink_say_checkin(shrink *s) {
                                 .list = s->list,
                                 .adopted = s->adopted,
                                 .word = s->word,
+                                .asked = asked,
                                 .renewed = s->renewed,
                                 .task = (uint32_t)s->task,
                                 .newcomers = s->newcomers}};
@@ -72,6 +73,8 @@ static bool is_complete(const shrink *s, unsigned kinds) {
     const bool expected = r > s->b.rank && !s->gone[r] && !s->skipped[r] && !m->in;
     if ((kinds & SHRINK_CHECKIN) && expected)
       complete = !shrink_is_below(r, s->b.rank);
+    if ((kinds & SHRINK_CHECKIN) && m->in && m->asked)
+      complete = false;
     if (m->in && m->awaited && !m->said)
       complete = complete && !(kinds & SHRINK_REPORT) && (!(kinds & SHRINK_RECORD) || m->record);
   }
@@ -147,7 +150,7 @@ static bool send_batch(shrink *s, colli_sealed *conn, int first, int last) {
 
 void shrink_send_checkin(shrink *s, colli_sealed *conn) {
   const int self = s->b.rank;
-  shrink_say_checkin(s);
+  shrink_say_checkin(s, 0);
   if (s->members[self].in)
     send_batch(s, conn, self, self);
 }
@@ -231,9 +234,7 @@ int shrink_hear_order(shrink *s) {
     up->heard_ns = colli_now_ns();
     shrink_pass_down(s, &up->order, up->flags);
     const bool mine = up->flags[s->b.rank] & SHRINK_FOR;
-    if (mine && up->order.kind == SHRINK_AGAIN)
-      shrink_say_checkin(s);
-    up->here = mine && up->order.kind != SHRINK_AGAIN && up->order.kind != SHRINK_WAIT;
+    up->here = mine && up->order.kind != SHRINK_WAIT;
   }
   return COLL_T_DONE;
 }

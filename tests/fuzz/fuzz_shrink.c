@@ -172,6 +172,8 @@ static size_t fill_checkin(member *m, uint8_t *to) {
     head.adopted = how & 16 ? head.list : how >> 5 & 1;
     head.renewed = how >> 6 & 1;
     head.newcomers = how >> 7 & 1;
+  } else if (how & 2) {
+    head.asked = m->ballot_told;
   }
   spoil(m, &head, sizeof head);
   memcpy(to, &head, sizeof head);

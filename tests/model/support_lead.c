@@ -46,6 +46,15 @@ static void send_order(world *w, int c, unsigned to, order what) {
     }
 }
 
+void hear_checkin(world *w, const bounds *b, int c, int r) {
+  const rank *other = &w->rank[r];
+  link *l = &w->link[c][r];
+  l->ballot = other->ballot;
+  l->list = other->list;
+  l->renewed = other->renewed;
+  l->child = b->bug == FORGETS_ADOPTED ? 0 : other->child;
+}
+
 /* Takes the latest list that any rank here knows. */
 static void take_latest(world *w, int c, unsigned here) {
   rank *me = &w->rank[c];
@@ -89,27 +98,39 @@ void end_shrink(world *w, int c, unsigned here, uint8_t outcome) {
       w->guest[i] = (guest){0};
 }
 
-/* Whether somebody may have returned with the latest list that a leader knows. */
-static bool may_be_committed(const world *w, const bounds *b, int c, unsigned here) {
+/* What a leader knows of the latest list. */
+typedef struct knowledge {
+  bool gone[MOST], here[MOST], listed[MOST], adopted[MOST], answered[MOST];
+  shrink_view view;
+} knowledge;
+
+static void look_at_list(const world *w, const bounds *b, int c, unsigned here, knowledge *k) {
   const rank *me = &w->rank[c];
-  const bug broken = b->bug;
-  bool gone[MOST], is_here[MOST], listed[MOST], adopted[MOST];
-  if (me->ballot == 0 || broken == NEVER_RENEWS)
+  spread(k->gone, b->bug == MISSING_ARE_GONE ? ~here : me->gone);
+  spread(k->here, here);
+  spread(k->listed, w->members[me->list]);
+  spread(k->adopted, adopted_set(w, c, here));
+  for (int r = 0; r < MOST; r++)
+    k->answered[r] = r == c || (b->bug == ASKS_FEW && w->link[c][r].ballot >= me->ballot);
+  k->view = (shrink_view){.nranks = b->nranks,
+                          .gone = k->gone,
+                          .here = k->here,
+                          .listed = k->listed,
+                          .adopted = k->adopted,
+                          .answered = k->answered,
+                          .renewed = me->renewed && b->bug != RENEWED_IGNORED,
+                          .mine = me->ballot == me->own,
+                          .agrees = b->uniform && b->bug != OUTSIDE_IGNORED,
+                          .newcomers = b->bug == GUESTS_IGNORED ? 0 : w->invited[me->list]};
+}
+
+/* Whether somebody may have returned with that list. */
+static bool may_be_committed(const world *w, const bounds *b, int c, unsigned here) {
+  knowledge k;
+  if (w->rank[c].ballot == 0 || b->bug == NEVER_RENEWS)
     return false;
-  spread(gone, broken == MISSING_ARE_GONE ? ~here : me->gone);
-  spread(is_here, here);
-  spread(listed, w->members[me->list]);
-  spread(adopted, adopted_set(w, c, here));
-  return shrink_may_be_committed(
-      &(shrink_view){.nranks = b->nranks,
-                     .gone = gone,
-                     .here = is_here,
-                     .listed = listed,
-                     .adopted = adopted,
-                     .renewed = me->renewed && broken != RENEWED_IGNORED,
-                     .mine = me->ballot == me->own,
-                     .agrees = b->uniform && broken != OUTSIDE_IGNORED,
-                     .newcomers = broken == GUESTS_IGNORED ? 0 : w->invited[me->list]});
+  look_at_list(w, b, c, here, &k);
+  return shrink_may_be_committed(&k.view);
 }
 
 /* Whether those who take a list are enough. */
@@ -158,21 +179,19 @@ static bool is_everybody_here(const world *w, const bounds *b, int c, unsigned h
   return all;
 }
 
-/* Members of the latest list that are here, but may have checked in before it was made, check in
- * again. False: one has left. */
-static bool ask_again(world *w, int c, unsigned here) {
-  const rank *me = &w->rank[c];
-  for (int r = c + 1; r < MOST; r++) {
-    const rank *other = &w->rank[r];
-    link *l = &w->link[c][r];
-    if (!(here & w->members[me->list] & bit(r)) || l->ballot >= me->ballot || me->ballot == me->own)
+/* Those who must check in again before the list is replaced do so. False: one has left, so it must
+ * be given up first. */
+static bool ask_again(world *w, const bounds *b, int c, unsigned here) {
+  knowledge k;
+  if (w->rank[c].ballot == 0 || b->bug == DOES_NOT_ASK)
+    return true;
+  look_at_list(w, b, c, here, &k);
+  for (int r = 0; r < b->nranks; r++) {
+    if (!shrink_must_ask(&k.view, r))
       continue;
     if (!is_attached(w, c, r))
       return false;
-    l->ballot = other->ballot;
-    l->list = other->list;
-    l->renewed = other->renewed;
-    l->child = other->child;
+    hear_checkin(w, b, c, r);
   }
   return true;
 }
@@ -188,9 +207,10 @@ bool begin_round(world *w, const bounds *b, int c, int guests) {
     take_latest(w, c, here);
   if (me->ballot && me->ballot == me->own && b->bug != BEHIND_IGNORED)
     take_from_behind(w, b, c, here);
-  if (b->asks && !ask_again(w, c, here))
+  bool committed = may_be_committed(w, b, c, here);
+  if (!committed && !ask_again(w, b, c, here))
     return false;
-  const bool committed = may_be_committed(w, b, c, here);
+  committed = committed || may_be_committed(w, b, c, here);
   if (committed ? guests > 0 : w->lists == b->lists)
     return false;
   me->takes = (uint8_t)here;

@@ -4,6 +4,9 @@
 
 #include "support_shrink.h"
 
+/* What rank r says when it checks in with leader c. */
+void hear_checkin(world *w, const bounds *b, int c, int r);
+
 /* The ranks that are here, as leader c sees it. */
 unsigned here_set(const world *w, int c, int nranks);
 

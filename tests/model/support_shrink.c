@@ -65,11 +65,8 @@ static bool check_in(world *w, const bounds *b, int r) {
   if (me->sent || !leader->alive || leader->outcome || leader->leader != me->leader)
     return false;
   me->sent = 1;
-  w->link[me->leader][r] = (link){.open = 1,
-                                  .ballot = me->ballot,
-                                  .list = me->list,
-                                  .renewed = me->renewed,
-                                  .child = b->bug == FORGETS_ADOPTED ? 0 : me->child};
+  w->link[me->leader][r] = (link){.open = 1};
+  hear_checkin(w, b, me->leader, r);
   leader->gone |= me->gone & (uint8_t)~bit(me->leader);
   return true;
 }

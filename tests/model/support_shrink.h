@@ -81,6 +81,8 @@ typedef enum bug {
   BEHIND_IGNORED,     /* rule 3 is left out */
   OUTSIDE_IGNORED,    /* an agreement is treated like a shrink */
   GUESTS_IGNORED,     /* a list with newcomers is treated like one without */
+  DOES_NOT_ASK,       /* nobody checks in again */
+  ASKS_FEW,           /* only those who did not know the list */
   BUGS
 } bug;
 
@@ -96,7 +98,6 @@ typedef struct bounds {
   bool uniform; /* an agreement: what dead ranks returned with counts, too */
   int guests;   /* newcomers */
   bug bug;
-  bool asks; /* leaders do what mends the open errors (test_shrink.c); the library does not yet */
   bool patient; /* leaders wait for all whose death they have not learned of */
 } bounds;
 
