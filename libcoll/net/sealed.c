@@ -129,6 +129,10 @@ int colli_sealed_shake(colli_sealed *sealed) {
   return begin_tls(sealed) ? colli_tls_shake(sealed->tls) : ENOMEM;
 }
 
+bool colli_sealed_may_go_on(const colli_sealed *sealed, int sys_errno) {
+  return colli_errno_is_shortage(sys_errno) && !(sealed->tls && colli_tls_failed(sealed->tls));
+}
+
 short colli_sealed_events(const colli_sealed *sealed, short events) {
   return sealed->tls ? colli_tls_events(sealed->tls, events) : events;
 }

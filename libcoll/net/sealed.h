@@ -45,6 +45,9 @@ int colli_sealed_pull(colli_sealed *sealed, void *msg, size_t bytes, size_t *don
  * or an errno. */
 int colli_sealed_shake(colli_sealed *sealed);
 
+/* Whether a shortage (an errno of the above) may pass: not if it has ended the TLS session. */
+bool colli_sealed_may_go_on(const colli_sealed *sealed, int sys_errno);
+
 /* What to poll the socket for in order to push (POLLOUT) or pull (POLLIN) further. */
 short colli_sealed_events(const colli_sealed *sealed, short events);
 

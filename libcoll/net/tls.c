@@ -251,6 +251,10 @@ short colli_tls_events(const colli_tls *tls, short events) {
   return tls->shaken || !tls->wants ? events : tls->wants;
 }
 
+bool colli_tls_failed(const colli_tls *tls) {
+  return tls->send_errno || tls->recv_errno;
+}
+
 /* ---- sending --------------------------------------------------------------------------------- */
 
 bool colli_tls_renew(colli_tls *tls) {

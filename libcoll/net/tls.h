@@ -40,6 +40,9 @@ int colli_tls_shake(colli_tls *tls);
 /* What to poll the socket for in order to do `events`: something else during the handshake. */
 short colli_tls_events(const colli_tls *tls, short events);
 
+/* Whether nothing more can be sent, or nothing more received. */
+bool colli_tls_failed(const colli_tls *tls);
+
 /*
  * Like sendmsg() and recvmsg() without blocking: the number of bytes, 0 at the end of the stream,
  * or -1 with errno. After -1 with EAGAIN, or less than all, the next call must offer at least the

@@ -73,7 +73,7 @@ static void flush_link(net_ctrl *ctrl, int link) {
     if (l->out_done == SEALED && colli_ctrl_queue_pop(&l->queue, &l->out))
       l->out_done = 0;
     int result = colli_sealed_push(&l->conn, &l->out.msg, sizeof(l->out.msg), &l->out_done);
-    if (result == COLL_T_AGAIN || colli_errno_is_shortage(result))
+    if (result == COLL_T_AGAIN || colli_sealed_may_go_on(&l->conn, result))
       break; /* a shortage may pass, and the neighbour would miss the goodbye */
     /* Earlier input from the neighbour can still be read; reading then finds the end. */
     l->broken = result > 0;
@@ -148,8 +148,12 @@ static colli_ctrl_event mute_link(net_ctrl *ctrl, net_link *l) {
 static colli_ctrl_event read_message(net_ctrl *ctrl, net_link *l, int *sys_errno) {
   COLLI_ASSERT_RANK(l->conn.fd >= 0 && l->in_done <= SEALED, ctrl->base.rank);
   int result = colli_sealed_pull(&l->conn, &l->in, sizeof(l->in), &l->in_done);
-  if (result == COLL_T_AGAIN || colli_errno_is_shortage(result))
+  if (result == COLL_T_AGAIN || colli_sealed_may_go_on(&l->conn, result))
     return COLLI_CTRL_NOTHING; /* a shortage here says nothing about the peer: try again */
+  if (colli_errno_is_shortage(result)) { /* nor if nothing can be read any more */
+    (void)mute_link(ctrl, l);
+    return COLLI_CTRL_NOTHING;
+  }
   if (result == EBADMSG) {
     *sys_errno = result;
     return mute_link(ctrl, l);
