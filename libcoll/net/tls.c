@@ -26,6 +26,7 @@ struct colli_tls {
   BIO_METHOD *method;
   bool shaken;    /* the handshake is done */
   bool ended;     /* the other side has ended the stream */
+  bool mute;      /* an alert about a lack of memory would look like an attack: none is sent */
   short wants;    /* what OpenSSL waits for */
   int sys_errno;  /* of the last system call, other than "not now" */
   int send_errno; /* why nothing more can be sent; 0: it can */
@@ -52,6 +53,8 @@ static int write_socket(BIO *bio, const char *bytes, int count) {
   const colli_tls *tls = BIO_get_app_data(bio);
   ssize_t sent;
   BIO_clear_retry_flags(bio);
+  if (tls->mute)
+    return count;
   do
     sent = send(tls->fd, bytes, (size_t)count, MSG_NOSIGNAL | MSG_DONTWAIT);
   while (sent < 0 && errno == EINTR);
@@ -110,6 +113,7 @@ static SSL_SESSION *make_session(SSL *ssl) {
     return session;
   SSL_SESSION_free(session);
   tls->sys_errno = ENOMEM;
+  tls->mute = true;
   return NULL;
 }
 

@@ -271,6 +271,7 @@ Test(shortage, places_that_were_wrong, .timeout = 200) {
       {SHM, 1, SHORTAGE_fcntl, 4, true, 0},
       {SHM, 1, SHORTAGE_HMAC, 44, true, 0},
       {MAC, 0, SHORTAGE_calloc, 3, false, 0},
+      {TLS, 2, SHORTAGE_SSL_SESSION_new, 1, false, 0},
   };
   pool p = {.most = WORLDS};
   for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
