@@ -33,21 +33,6 @@ void shrink_take_latest(shrink *s) {
   }
 }
 
-void shrink_take_from_behind(shrink *s, uint64_t before) {
-  const shrink_member *latest = NULL;
-  for (int r = 0; r < s->b.nranks; r++) {
-    const shrink_member *m = &s->members[r];
-    const uint64_t ballot = m->head.ballot;
-    const bool mine = shrink_ballot_rank(ballot) == s->b.rank;
-    if (r != s->b.rank && m->in && (!latest || ballot > latest->head.ballot) &&
-        shrink_is_from_behind(ballot, mine, before, s->ballot))
-      latest = m;
-  }
-  if (latest)
-    shrink_take_list(s, shrink_next_ballot(s->ballot, s->b.rank), latest->head.list,
-                     latest->head.renewed != 0, latest->head.newcomers, latest->list);
-}
-
 /* ---- those who dial the shrink listener
  * -------------------------------------------------------------- */
 

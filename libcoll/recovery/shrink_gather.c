@@ -68,29 +68,35 @@ void lead_beat(lead *l) {
 
 /* ---- the latest list ------------------------------------------------------------------------- */
 
-bool lead_has_adopted(const shrink *s, int r) {
+/* Whether a rank that is here has adopted a list. */
+static bool has_adopted(const shrink *s, int r, uint64_t list) {
   COLLI_ASSERT_RANK(here(s, r), s->b.rank);
-  return (r == s->b.rank ? s->adopted : s->members[r].head.adopted) == s->list;
+  return (r == s->b.rank ? s->adopted : s->members[r].head.adopted) == list;
 }
 
-/* What this rank knows of the latest list, which there is. */
-static shrink_view view_list(lead *l) {
+bool lead_has_adopted(const shrink *s, int r) {
+  return has_adopted(s, r, s->list);
+}
+
+/* What this rank knows of the latest list, which there is, or of the one that `m` brings. */
+static shrink_view view_list(lead *l, const shrink_member *m) {
   const shrink *s = l->s;
   for (int r = 0; r < s->b.nranks; r++) {
     l->here[r] = here(s, r);
-    l->adopted[r] = l->here[r] && lead_has_adopted(s, r);
+    l->adopted[r] = l->here[r] && has_adopted(s, r, m ? m->head.list : s->list);
+    l->listed[r] = m ? m->list[r] & SHRINK_LISTED : s->listed[r];
     l->answered[r] = r == s->b.rank || (l->here[r] && s->members[r].head.asked >= s->ballot);
   }
   return (shrink_view){.nranks = s->b.nranks,
                        .gone = s->gone,
                        .here = l->here,
-                       .listed = s->listed,
+                       .listed = l->listed,
                        .adopted = l->adopted,
                        .answered = l->answered,
-                       .renewed = s->renewed,
-                       .mine = s->ballot == l->ballot,
+                       .renewed = m ? m->head.renewed != 0 : s->renewed,
+                       .mine = !m && s->ballot == l->ballot,
                        .agrees = s->task == SHRINK_AGREE,
-                       .newcomers = s->newcomers};
+                       .newcomers = m ? m->head.newcomers : s->newcomers};
 }
 
 /* Asks those who must check in again before the latest list is replaced; who does not in time is
@@ -117,22 +123,77 @@ static bool ask_again(lead *l, const shrink_view *view) {
   return waits;
 }
 
-/* Whether a rank may have returned with the latest list, so that there can be no other. *asks: not
- * as far as is known, but answers are awaited that may tell. */
+/* Keeps the latest list, which may give way to one that another rank brings. */
+static void keep_list(lead *l) {
+  const shrink *s = l->s;
+  l->had = (shrink_member){
+      .in = s->ballot != 0,
+      .list = l->flags,
+      .head = {
+          .ballot = s->ballot, .list = s->list, .renewed = s->renewed, .newcomers = s->newcomers}};
+  for (int r = 0; r < s->b.nranks; r++)
+    l->flags[r] = s->listed[r] ? SHRINK_LISTED : 0;
+}
+
+/* Who brings a list other than the latest one: a rank, or r = nranks, this one. NULL: not r. */
+static const shrink_member *brings_list(const lead *l, int r) {
+  const shrink *s = l->s;
+  const shrink_member *m = r < s->b.nranks ? &s->members[r] : &l->had;
+  return r != s->b.rank && m->in && m->head.ballot && m->head.list != s->list ? m : NULL;
+}
+
+/* Who brings the next list to look at, below a ballot (rule 3). NULL: nobody. */
+static const shrink_member *earlier_list(const lead *l, uint64_t below) {
+  const shrink_member *found = NULL;
+  for (int r = 0; r <= l->s->b.nranks; r++) {
+    const shrink_member *m = brings_list(l, r);
+    if (m && shrink_is_next(m->head.ballot, below, found ? found->head.ballot : 0))
+      found = m;
+  }
+  return found;
+}
+
+/* If other lists are known now than before, what members said before proves nothing: the ballot
+ * rises, so that they are asked about these as well. */
+static void note_lists(lead *l) {
+  shrink *s = l->s;
+  uint64_t sum = 0;
+  for (int r = 0; r <= s->b.nranks; r++) {
+    const shrink_member *m = brings_list(l, r);
+    sum += m ? m->head.list : 0;
+  }
+  if (sum == l->known)
+    return;
+  l->known = sum;
+  const bool mine = s->ballot == l->ballot;
+  s->ballot = shrink_next_ballot(s->ballot, s->b.rank);
+  l->ballot = mine ? s->ballot : l->ballot;
+}
+
+/* Whether a rank may have returned with the latest list, or with an earlier one, which is then the
+ * latest, so that there can be no other. *asks: not as far as is known, but answers are awaited
+ * that may tell. */
 static bool may_be_committed(lead *l, bool *asks) {
   shrink *s = l->s;
   *asks = false;
   shrink_take_latest(s);
   if (s->proved)
     return true;
-  if (s->ballot && s->ballot == l->ballot)
-    shrink_take_from_behind(s, l->before);
   if (s->ballot == 0)
     return false;
-  const shrink_view view = view_list(l);
-  if (shrink_may_be_committed(&view))
-    return true;
-  *asks = s->altered < 0 && s->aborter < 0 && ask_again(l, &view);
+  note_lists(l);
+  const shrink_member *m = NULL;
+  do {
+    const shrink_view view = view_list(l, m);
+    if (shrink_may_be_committed(&view)) {
+      if (m)
+        shrink_take_list(s, shrink_next_ballot(s->ballot, s->b.rank), m->head.list,
+                         m->head.renewed != 0, m->head.newcomers, m->list);
+      return true;
+    }
+    *asks = s->altered < 0 && s->aborter < 0 && ask_again(l, &view);
+    m = earlier_list(l, m ? m->head.ballot : s->ballot);
+  } while (m && !*asks);
   return false;
 }
 
@@ -141,6 +202,7 @@ static bool may_be_committed(lead *l, bool *asks) {
 bool lead_gather(lead *l) {
   shrink *s = l->s;
   const uint64_t begin_ns = colli_now_ns();
+  keep_list(l);
   if (l->until_ns < begin_ns + s->patience_ns / 4)
     l->until_ns = begin_ns + s->patience_ns / 4;
   for (;;) {

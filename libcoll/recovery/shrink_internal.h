@@ -251,10 +251,6 @@ void shrink_take_list(shrink *s, uint64_t ballot, uint64_t list, bool renewed, i
 /* Adopts the latest list that any rank here knows. */
 void shrink_take_latest(shrink *s);
 
-/* The same if the latest one is this rank's own, which it did not commit (rule 3). `before`: the
- * latest ballot when it chose the first of its own. */
-void shrink_take_from_behind(shrink *s, uint64_t before);
-
 /* ---- shortages (shrink_short.c) -------------------------------------------------------------- */
 
 /* After a call that failed: whether to try it again now, because it lacked something that may be

@@ -230,7 +230,6 @@ static coll_status new_list(lead *l) {
   s->renewed = false;
   _Static_assert(COLLI_MAX_RANKS <= 1 << SHRINK_RANK_BITS, "a rank fits");
   COLLI_ASSERT_RANK(shrink_next_ballot(s->ballot, s->b.rank) > s->ballot, s->b.rank);
-  l->before = s->ballot == l->ballot ? l->before : s->ballot;
   l->ballot = s->ballot = shrink_next_ballot(s->ballot, s->b.rank);
   order.word = common_word(l);
   lead_send(l, &order, true);
@@ -309,7 +308,7 @@ static coll_status lead_on(lead *l) {
 coll_status shrink_lead(shrink *s) {
   COLLI_ASSERT_RANK(shrink_candidate(s) == s->b.rank, s->b.rank);
   const size_t nranks = (size_t)s->b.nranks;
-  lead *l = shrink_alloc(s, sizeof(*l) + 4 * nranks * sizeof(*l->takes) + nranks);
+  lead *l = shrink_alloc(s, sizeof(*l) + 5 * nranks * sizeof(*l->takes) + 2 * nranks);
   if (!l)
     return boot_fail(&s->b, COLL_ERR_NO_MEMORY, -1, NULL, "out of memory for leading a shrink");
   const uint64_t now_ns = colli_now_ns();
@@ -317,7 +316,9 @@ coll_status shrink_lead(shrink *s) {
   l->here = l->takes + nranks;
   l->adopted = l->here + nranks;
   l->answered = l->adopted + nranks;
-  l->shorts = (uint8_t *)(l->answered + nranks);
+  l->listed = l->answered + nranks;
+  l->flags = (uint8_t *)(l->listed + nranks);
+  l->shorts = l->flags + nranks;
   l->next_ns = now_ns + LEAD_PROBE_AFTER_NS;
   /* Ranks that wait for a lower one may arrive as late as the end of their own patience. */
   l->until_ns = now_ns + s->patience_ns;

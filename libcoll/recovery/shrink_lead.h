@@ -13,7 +13,7 @@ typedef struct lead {
   shrink *s;
   shrink_probes probes; /* of missing ranks */
   uint64_t ballot;      /* of the last list that this rank chose; 0: none */
-  uint64_t before;      /* the latest ballot before the first of its own since any other */
+  uint64_t known;       /* the sum of the lists, but the latest, that are known */
   uint64_t asked;       /* the ballot about which members were last asked; 0: none */
   uint64_t next_ns;     /* when the probes continue */
   uint64_t pause_ns;    /* no round begins before then */
@@ -22,6 +22,9 @@ typedef struct lead {
   bool *here;           /* by rank: takes part, as of the last look at the latest list */
   bool *adopted;        /* by rank: and has made its communicator */
   bool *answered;       /* by rank: and has checked in again since that list is known here */
+  bool *listed;         /* by rank: is in the list that this rank looks at */
+  shrink_member had;    /* the latest list when it began to gather, and */
+  uint8_t *flags;       /* by rank: the members of that */
   uint8_t *shorts;      /* by rank: rounds that failed because it ran short */
   bool takes[];         /* by rank: is here, and takes the list that is being made */
 } lead;

@@ -23,8 +23,8 @@ bool shrink_must_ask(const shrink_view *view, int rank) {
   return !view->mine && view->listed[rank] && view->here[rank] && !view->answered[rank];
 }
 
-bool shrink_is_from_behind(uint64_t ballot, bool mine, uint64_t before, uint64_t own) {
-  return !mine && ballot > before && ballot < own;
+bool shrink_is_next(uint64_t ballot, uint64_t below, uint64_t found) {
+  return ballot < below && ballot > found;
 }
 
 bool shrink_is_enough(coll_shrink_quorum quorum, int nranks, const bool *gone, const bool *takes) {

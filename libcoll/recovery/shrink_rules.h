@@ -21,10 +21,14 @@
  *      with rank 0, or all ranks that are not gone. So two lists have a taker in common, or all
  *      takers of one of them are dead. Dead ranks do not lower the bar for the others: before they
  *      died, they may have returned with a list together with ranks that are silent now.
- *   3. A rank that has left a coordinator may come back to it through another rank, and the
- *      coordinator may have chosen lists for which it took that rank to be there. So a list that
- *      the rank brings from another coordinator may be committed even if these have higher
- *      ballots: they were not adopted by all. It is then the latest list.
+ *   3. A committed list need not be the latest one that is known here: ranks promise nothing when
+ *      they check in, so who has left a coordinator may adopt, under another one, a list with a
+ *      lower ballot than the one for which the first took it to be there. That list was not
+ *      adopted by all. So when nobody can have returned with the latest list, the coordinator
+ *      looks in the same way at the next lower one that any rank here knows or that it knew
+ *      itself, and so on. One that may be committed is then the latest. If it was replaced
+ *      rightly, renewing it does no harm: if a list after it was committed, a rank here knows that
+ *      one, which comes first.
  *
  * "Gone" means that nothing of that process can be in a communicator of this family any more: its
  * kernel ended its control link without a goodbye, or refuses connections to its listener. A rank
@@ -58,10 +62,9 @@ bool shrink_may_be_committed(const shrink_view *view);
 /* Whether a rank must check in again before the latest list is replaced. */
 bool shrink_must_ask(const shrink_view *view, int rank);
 
-/* Whether a list that a rank brings counts as the latest, although that is the coordinator's own,
- * with ballot `own` (rule 3). `mine`: this one is the coordinator's, too; `before`: the latest
- * ballot when it chose the first of them. */
-bool shrink_is_from_behind(uint64_t ballot, bool mine, uint64_t before, uint64_t own);
+/* Whether a list with this ballot is rather the next one to look at than one with ballot `found`;
+ * 0: none was found yet. `below`: the ballot of the list before (rule 3). */
+bool shrink_is_next(uint64_t ballot, uint64_t below, uint64_t found);
 
 /* Whether the ranks that take a list are enough: rule 2, unless reachable ones always are. */
 bool shrink_is_enough(coll_shrink_quorum quorum, int nranks, const bool *gone, const bool *takes);

@@ -39,7 +39,7 @@ static void tidy_leader(world *w, const bounds *b, int c) {
 static void tidy_follower(world *w, int r) {
   rank *me = &w->rank[r];
   me->skipped |= me->gone;
-  me->gone = me->phase = me->takes = me->own = me->before = 0;
+  me->gone = me->phase = me->takes = me->own = 0;
   memset(w->link[r], 0, sizeof(w->link[r]));
   if (me->leader == NOBODY || !is_in(w, me->leader) || !w->link[me->leader][r].open)
     me->sent = 0;

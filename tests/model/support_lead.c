@@ -68,23 +68,6 @@ static void take_latest(world *w, int c, unsigned here) {
   }
 }
 
-/* The same if the latest one is its own. */
-static void take_from_behind(world *w, const bounds *b, int c, unsigned here) {
-  rank *me = &w->rank[c];
-  uint8_t latest = 0;
-  for (int r = c + 1; r < MOST; r++) {
-    const link *l = &w->link[c][r];
-    if (!(here & bit(r)) || l->ballot <= latest ||
-        !shrink_is_from_behind(l->ballot, l->ballot % 8 == c, me->before, me->own))
-      continue;
-    latest = l->ballot;
-    me->list = l->list;
-    me->renewed = l->renewed;
-  }
-  if (latest)
-    me->ballot = ballot_after(b, me->ballot, c);
-}
-
 void end_shrink(world *w, int c, unsigned here, uint8_t outcome) {
   rank *me = &w->rank[c];
   unsigned takers = outcome == FAILED ? 0 : me->takes;
@@ -111,7 +94,7 @@ static void look_at_list(const world *w, const bounds *b, int c, unsigned here, 
   spread(k->listed, w->members[me->list]);
   spread(k->adopted, adopted_set(w, c, here));
   for (int r = 0; r < MOST; r++)
-    k->answered[r] = r == c || (b->bug == ASKS_FEW && w->link[c][r].ballot >= me->ballot);
+    k->answered[r] = r == c;
   k->view = (shrink_view){.nranks = b->nranks,
                           .gone = k->gone,
                           .here = k->here,
@@ -155,8 +138,6 @@ static void choose_list(world *w, const bounds *b, int c, int guests) {
   uint8_t list = 1;
   while (w->made[list])
     list++;
-  if (me->ballot != me->own)
-    me->before = me->ballot;
   me->ballot = me->own = ballot_after(b, me->ballot, c);
   me->list = me->child = list;
   me->renewed = 0;
@@ -196,8 +177,51 @@ static bool ask_again(world *w, const bounds *b, int c, unsigned here) {
   return true;
 }
 
+/* Takes the latest list with a ballot below that one which is known here: by this rank before it
+ * took another one, as `was` says, or by another rank. False: there is none. */
+static bool take_earlier(world *w, const bounds *b, int c, unsigned here, const rank *was,
+                         uint8_t *below) {
+  rank *me = &w->rank[c];
+  uint8_t latest = 0;
+  if (shrink_is_next(was->ballot, *below, 0)) {
+    latest = was->ballot;
+    me->list = was->list;
+    me->renewed = was->renewed;
+  }
+  for (int r = c + 1; r < MOST; r++) {
+    const link *l = &w->link[c][r];
+    if (!(here & bit(r)) || !shrink_is_next(l->ballot, *below, latest))
+      continue;
+    latest = l->ballot;
+    me->list = l->list;
+    me->renewed = l->renewed;
+  }
+  if (latest && me->ballot == me->own)
+    me->ballot = ballot_after(b, me->ballot, c);
+  *below = latest;
+  return latest > 0;
+}
+
+/* Looks for a list that may be committed, from the latest one down. */
+static bool find_committed(world *w, const bounds *b, int c, unsigned here, const rank *was,
+                           bool *gone) {
+  rank *me = &w->rank[c];
+  uint8_t below = me->ballot;
+  do {
+    if (may_be_committed(w, b, c, here))
+      return true;
+    *gone = !ask_again(w, b, c, here);
+    if (*gone)
+      return false;
+    if (may_be_committed(w, b, c, here))
+      return true;
+  } while (b->bug != EARLIER_IGNORED && take_earlier(w, b, c, here, was, &below));
+  return false;
+}
+
 bool begin_round(world *w, const bounds *b, int c, int guests) {
   rank *me = &w->rank[c];
+  const rank was = *me;
   unsigned here = here_set(w, c, b->nranks);
   if (b->patient && !is_everybody_here(w, b, c, here))
     return false;
@@ -205,12 +229,10 @@ bool begin_round(world *w, const bounds *b, int c, int guests) {
     return false;
   if (b->bug != FORGETS_LIST)
     take_latest(w, c, here);
-  if (me->ballot && me->ballot == me->own && b->bug != BEHIND_IGNORED)
-    take_from_behind(w, b, c, here);
-  bool committed = may_be_committed(w, b, c, here);
-  if (!committed && !ask_again(w, b, c, here))
+  bool gone = false;
+  const bool committed = find_committed(w, b, c, here, &was, &gone);
+  if (gone)
     return false;
-  committed = committed || may_be_committed(w, b, c, here);
   if (committed ? guests > 0 : w->lists == b->lists)
     return false;
   me->takes = (uint8_t)here;

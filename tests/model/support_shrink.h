@@ -43,7 +43,7 @@ typedef struct rank {
   uint8_t gone, skipped; /* sets of ranks */
   uint8_t ballot, list, renewed, child;
   uint8_t phase, takes; /* of a leader; who takes the list */
-  uint8_t own, before;  /* the ballot that it chose, and the latest before its own ones */
+  uint8_t own;          /* the ballot that it chose */
 } rank;
 
 /* A newcomer. */
@@ -78,11 +78,10 @@ typedef enum bug {
   FORGETS_LIST,       /* and which one it knows */
   RENEWED_IGNORED,    /* a renewed list is replaced if somebody has not adopted it */
   NEVER_RENEWS,       /* a successor always makes a new list */
-  BEHIND_IGNORED,     /* rule 3 is left out */
+  EARLIER_IGNORED,    /* rule 3 is left out */
   OUTSIDE_IGNORED,    /* an agreement is treated like a shrink */
   GUESTS_IGNORED,     /* a list with newcomers is treated like one without */
   DOES_NOT_ASK,       /* nobody checks in again */
-  ASKS_FEW,           /* only those who did not know the list */
   BUGS
 } bug;
 

@@ -65,7 +65,7 @@ Test(shrink, four_ranks) {
   if (wants_all()) {
     search_both(4, 3, 2, 2, 0, 0);
     search_both(4, 3, 1, 2, 1, 0);
-    search_clean((bounds){4, 3, 2, 3, .quorum = COLL_SHRINK_QUORUM_MAJORITY, .uniform = true});
+    search_clean((bounds){4, 4, 2, 4, .quorum = COLL_SHRINK_QUORUM_MAJORITY, .uniform = true});
   }
 }
 
@@ -215,6 +215,67 @@ Test(shrink, list_behind_the_back) {
       happen(&w, &b, ENDS_ROUND, 0, 0);
     }
   cr_assert_neq(w.rank[1].outcome, FAILED);
+  cr_assert_not(is_split(&w, &b));
+}
+
+/* Rank 3 checks in with rank 1, leaves it and comes back to rank 0, through rank 2. Then rank 1
+ * chooses a list, which only rank 2 adopts, and rank 0 one with a lower ballot. */
+static void let_two_choose(world *w, const bounds *b) {
+  static const int events[][3] = {
+      {CHOOSES_LEADER, 1, 0}, {CHOOSES_LEADER, 2, 0}, {CHOOSES_LEADER, 3, 0}, {GIVES_UP, 1, 0},
+      {CHOOSES_LEADER, 1, 0}, {GIVES_UP, 3, 0},       {CHOOSES_LEADER, 3, 0}, {CHECKS_IN, 3, 0},
+      {GIVES_UP, 3, 0},       {CHOOSES_LEADER, 3, 0}, {CHECKS_IN, 2, 0},      {CHECKS_IN, 3, 0},
+      {GIVES_UP, 2, 0},       {CHOOSES_LEADER, 2, 0}, {NOTICES_END, 0, 2},    {CHECKS_IN, 2, 0},
+      {BEGINS_ROUND, 1, 0},   {OBEYS, 2, 0},          {BEGINS_ROUND, 0, 0},   {OBEYS, 3, 0},
+      {HEARS_WORD, 0, 3}};
+  let_happen(w, b, events, sizeof(events) / sizeof(*events));
+}
+
+/* Rank 0 returns and dies, as does rank 1. Rank 2 knows the higher ballot, and rank 3 the word with
+ * which rank 0 returned. */
+Test(shrink, word_with_a_lower_ballot) {
+  const bounds b = {4, LISTS, 2, 4, .quorum = COLL_SHRINK_QUORUM_MAJORITY, .uniform = true};
+  static const int events[][3] = {{DIES, 1, 0},
+                                  {ENDS_ROUND, 0, 0},
+                                  {DIES, 0, 0},
+                                  {LEARNS_OF_DEATH, 2, 0},
+                                  {LEARNS_OF_DEATH, 2, 1},
+                                  {CHOOSES_LEADER, 2, 0},
+                                  {LEARNS_OF_DEATH, 3, 0},
+                                  {CHOOSES_LEADER, 3, 0},
+                                  {CHECKS_IN, 3, 0},
+                                  {BEGINS_ROUND, 2, 0}};
+  world w = begin_world(&b);
+  let_happen(&w, &b, (const int[][3]){{CHOOSES_LEADER, 0, 0}}, 1);
+  let_two_choose(&w, &b);
+  let_happen(&w, &b, events, sizeof(events) / sizeof(*events));
+  happen(&w, &b, OBEYS, 3, 0); /* if a round has begun, it succeeds */
+  happen(&w, &b, HEARS_WORD, 2, 3);
+  happen(&w, &b, ENDS_ROUND, 2, 0);
+  cr_assert_neq(w.rank[0].outcome, FAILED);
+  cr_assert_not(is_split(&w, &b));
+}
+
+/* Rank 0 returns and lives. Ranks 3 and 4, who have adopted its list, come to rank 2. */
+Test(shrink, list_with_a_lower_ballot) {
+  const bounds b = {5, LISTS, 0, 8, .quorum = COLL_SHRINK_QUORUM_MAJORITY};
+  static const int first[][3] = {{CHOOSES_LEADER, 0, 0}, {CHOOSES_LEADER, 4, 0}, {CHECKS_IN, 4, 0}};
+  static const int events[][3] = {
+      {OBEYS, 4, 0},          {HEARS_WORD, 0, 4},     {ENDS_ROUND, 0, 0},
+      {GIVES_UP, 2, 0},       {CHOOSES_LEADER, 2, 0}, {GIVES_UP, 3, 0},
+      {CHOOSES_LEADER, 3, 0}, {CHECKS_IN, 3, 0},      {GIVES_UP, 4, 0},
+      {CHOOSES_LEADER, 4, 0}, {GIVES_UP, 4, 0},       {CHOOSES_LEADER, 4, 0},
+      {CHECKS_IN, 4, 0},      {BEGINS_ROUND, 2, 0}};
+  world w = begin_world(&b);
+  let_happen(&w, &b, first, sizeof(first) / sizeof(*first));
+  let_two_choose(&w, &b);
+  let_happen(&w, &b, events, sizeof(events) / sizeof(*events));
+  for (int r = 3; r < 5; r++) { /* if a round has begun, it succeeds */
+    happen(&w, &b, OBEYS, r, 0);
+    happen(&w, &b, HEARS_WORD, 2, r);
+  }
+  happen(&w, &b, ENDS_ROUND, 2, 0);
+  cr_assert_neq(w.rank[0].outcome, FAILED);
   cr_assert_not(is_split(&w, &b));
 }
 
