@@ -26,7 +26,6 @@ struct colli_tls {
   BIO_METHOD *method;
   bool shaken;    /* the handshake is done */
   bool ended;     /* the other side has ended the stream */
-  bool mute;      /* an alert about a lack of memory would look like an attack: none is sent */
   short wants;    /* what OpenSSL waits for */
   int sys_errno;  /* of the last system call, other than "not now" */
   int send_errno; /* why nothing more can be sent; 0: it can */
@@ -48,13 +47,24 @@ static void note_errno(BIO *bio, int sys_errno, int again) {
     BIO_set_flags(bio, again | BIO_FLAGS_SHOULD_RETRY);
 }
 
+/* Whether an error is a lack of memory, which OpenSSL may call an internal error. */
+static bool is_memory_error(unsigned long error) {
+  const int reason = ERR_GET_REASON(error);
+  return reason == ERR_R_MALLOC_FAILURE || reason == ERR_R_INTERNAL_ERROR;
+}
+
+/* Whether the current call fails for lack of memory, as far as is known yet. */
+static bool is_out_of_memory(void) {
+  return is_memory_error(ERR_peek_error()) || is_memory_error(ERR_peek_last_error());
+}
+
 /* OpenSSL's own function would raise SIGPIPE. */
 static int write_socket(BIO *bio, const char *bytes, int count) {
   const colli_tls *tls = BIO_get_app_data(bio);
   ssize_t sent;
   BIO_clear_retry_flags(bio);
-  if (tls->mute)
-    return count;
+  if (!tls->shaken && is_out_of_memory())
+    return count; /* an alert about it would look like an attack to the other end */
   do
     sent = send(tls->fd, bytes, (size_t)count, MSG_NOSIGNAL | MSG_DONTWAIT);
   while (sent < 0 && errno == EINTR);
@@ -112,8 +122,8 @@ static SSL_SESSION *make_session(SSL *ssl) {
       SSL_SESSION_set_protocol_version(session, TLS1_3_VERSION) == 1)
     return session;
   SSL_SESSION_free(session);
+  ERR_raise(ERR_LIB_SSL, ERR_R_MALLOC_FAILURE);
   tls->sys_errno = ENOMEM;
-  tls->mute = true;
   return NULL;
 }
 
@@ -202,15 +212,12 @@ static void begin_call(colli_tls *tls) {
   tls->sys_errno = 0;
 }
 
-/* Whether the last call failed for lack of memory here. OpenSSL may say only later in its list that
- * it was that, or call it an internal error. */
+/* Whether the last call failed for lack of memory here; the reason may be anywhere in the list. */
 static bool lacked_memory(void) {
   unsigned long error;
   bool lacked = false;
-  while ((error = ERR_get_error()) != 0) {
-    const int reason = ERR_GET_REASON(error);
-    lacked = lacked || reason == ERR_R_MALLOC_FAILURE || reason == ERR_R_INTERNAL_ERROR;
-  }
+  while ((error = ERR_get_error()) != 0)
+    lacked = lacked || is_memory_error(error);
   return lacked;
 }
 

@@ -11,8 +11,9 @@
 #include "libcoll/base/clock.h"
 #include "libcoll/base/error.h"
 
-#define INTERRUPT_NS  (50 * COLLI_NS_PER_MS) /* the longest time between two looks */
-#define REMEMBERED_NS COLLI_NS_PER_S /* so long a shortage that may be over explains failures */
+#define INTERRUPT_NS (50 * COLLI_NS_PER_MS) /* the longest time between two looks */
+#define REMEMBERED_NS                                                                              \
+  (2 * COLLI_NS_PER_S) /* so long a shortage that may be over explains failures */
 
 void boot_note_errno(const boot *b, int sys_errno, bool for_good) {
   if (!colli_errno_is_shortage(sys_errno))

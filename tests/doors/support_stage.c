@@ -218,10 +218,10 @@ static bool gave_up(const stage *s, int rank) {
   return o->deed == deed_names[CREATE] && o->status != COLL_OK && names(&o->error, s->what.victim);
 }
 
-/* Whether OpenSSL may hide that it was a shortage: the other side, which may be the first to say
- * something, gets an alert as after an attack. */
+/* Whether OpenSSL may hide that it was a shortage: of several in one handshake, it may forget the
+ * first, and then it looks as after an attack. */
 static bool is_hidden(const shortage_case *c) {
-  return c->phase == TLS && c->call >= SHORTAGE_OPENSSL_malloc;
+  return c->phase == TLS && c->call == SHORTAGE_COUNT;
 }
 
 const char *judge(const stage *s, int rank) {
