@@ -17,8 +17,8 @@ extern const unsigned char colli_type_sizes[COLL_TYPE_COUNT];
 static inline size_t colli_type_bytes(int type) {
   if (__builtin_expect((unsigned)type < COLL_TYPE_COUNT, 1))
     return colli_type_sizes[type];
-  const int bytes = type - COLL_TYPE_USER_BASE;
-  return type > COLL_TYPE_USER_BASE && bytes <= COLL_TYPE_USER_BYTES_MAX ? (size_t)bytes : 0;
+  const int bytes = type > COLL_TYPE_USER_BASE ? type - COLL_TYPE_USER_BASE : 0;
+  return bytes <= COLL_TYPE_USER_BYTES_MAX ? (size_t)bytes : 0;
 }
 
 #endif

@@ -70,10 +70,10 @@ static void check_kernel(buffers *t, const colli_kernels *k, coll_type type, col
   else
     reduce(d, d2, a, b, count);
   cr_assert(holds(t->d, frame, offset, bytes, t->want), "%s type %d op %d count %zu form %d",
-            colli_isa_name(k->isa), type, op, count, how);
+            colli_isa_name(k->isa), type, (int)op, count, how);
   cr_assert(holds(t->d2, frame, offset, two ? bytes : 0, t->want),
-            "%s type %d op %d count %zu form %d: second result", colli_isa_name(k->isa), type, op,
-            count, how);
+            "%s type %d op %d count %zu form %d: second result", colli_isa_name(k->isa), type,
+            (int)op, count, how);
 }
 
 /* All sizes and forms of one type and operation, for each instruction set of this processor. */
@@ -128,7 +128,8 @@ Test(reduce, the_table_has_what_the_header_says) {
     const colli_kernels *k = colli_kernels_for((colli_isa)isa);
     for (coll_type type = 0; k && type < COLL_TYPE_COUNT; type++) {
       for (coll_op op = 0; op < COLL_OP_COUNT; op++)
-        cr_assert_eq(k->reduce[type][op] != NULL, ref_takes(type, op), "type %d op %d", type, op);
+        cr_assert_eq(k->reduce[type][op] != NULL, ref_takes(type, op), "type %d op %d", type,
+                     (int)op);
       cr_assert_eq(k->average[type] != NULL, ref_takes(type, COLL_AVG), "type %d", type);
       cr_assert_eq(k->widen[type] != NULL, ref_is_short(type), "type %d", type);
       cr_assert_eq(k->narrow[type] != NULL, ref_is_short(type), "type %d", type);
@@ -177,7 +178,8 @@ Test(reduce, what_does_not_round_is_associative) {
     reduce(t->d, NULL, t->d, t->before, MAX_COUNT);
     reduce(t->d2, NULL, t->b, t->before, MAX_COUNT);
     reduce(t->d2, NULL, t->a, t->d2, MAX_COUNT);
-    cr_assert_eq(memcmp(t->d, t->d2, MAX_COUNT * ref_bytes(type)), 0, "type %d op %d", type, op);
+    cr_assert_eq(memcmp(t->d, t->d2, MAX_COUNT * ref_bytes(type)), 0, "type %d op %d", type,
+                 (int)op);
   }
   free(t);
 }
@@ -242,7 +244,7 @@ Test(float8, every_pair_in_every_operation) {
         k->reduce[type][op](got, NULL, a, b, PAIRS);
         for (unsigned i = 0; i < PAIRS; i++)
           cr_assert_eq(got[i], want[i], "%s type %d op %d: %02x, %02x give %02x, not %02x",
-                       colli_isa_name(k->isa), type, op, a[i], b[i], got[i], want[i]);
+                       colli_isa_name(k->isa), type, (int)op, a[i], b[i], got[i], want[i]);
       }
     }
 }
