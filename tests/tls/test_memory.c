@@ -7,6 +7,7 @@
 #include <openssl/crypto.h>
 #include <poll.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "libcoll/wireup/ctrl_links.h"
 #include "tests/tls/support_tapped.h"
@@ -66,5 +67,9 @@ Test(tls_memory, of_a_receiver, .timeout = 60) {
   cr_assert_eq(colli_ctrl_poll(ctrl, &link, &msg, &sys_errno), COLLI_CTRL_NOTHING);
   out_of_memory = false;
   cr_assert(is_quiet(ctrl));
-  colli_ctrl_close(ctrl, 0);
+  colli_ctrl_close(ctrl, 0); /* closes the connector's end, too */
+  colli_tls_close(t.acceptor);
+  close(t.acceptor_fd);
+  close(t.to_acceptor);
+  close(t.to_connector);
 }
