@@ -60,7 +60,7 @@ static void drop(host *h, int index) {
           (size_t)(h->count - index) * sizeof(*h->guests));
 }
 
-/* Forgets a guest who has proved nothing. */
+/* Closes the connection of a guest that has not authenticated, and counts it as a stranger. */
 static void turn_away(host *h, int index) {
   colli_strangers_add(&h->strangers, &h->guests[index].from);
   drop(h, index);
