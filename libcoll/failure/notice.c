@@ -278,8 +278,8 @@ static void check_abort(coll_comm *comm) {
   colli_comm_fail(comm, &record);
 }
 
-/* Handles all notices and sights of other hosts that have arrived, closed control links, and
- * coll_comm_abort(). */
+/* Handles all notices that have arrived, what services of other hosts have shown, closed control
+ * links, and coll_comm_abort(). */
 void colli_notice_poll(colli_family *family) {
   for (coll_comm *comm = family->members; comm; comm = comm->sibling)
     check_abort(comm);

@@ -33,25 +33,23 @@ void shrink_take_latest(shrink *s) {
   }
 }
 
-/* ---- those who dial the shrink listener
- * -------------------------------------------------------------- */
+/* ---- those who dial the shrink listener ------------------------------------------------------ */
 
-/* Whether a guest belongs to another rank of this shrink. */
+/* Whether a connection comes from another rank of this shrink. */
 static bool is_mine(const shrink *s, const colli_hello *hello) {
   return hello->kind == COLLI_HELLO_SHRINK && hello->comm_id == s->id.comm_id &&
          hello->word == s->b.hello_word && hello->dst_rank == s->b.rank && hello->src_rank >= 0 &&
          hello->src_rank < s->b.nranks && hello->src_rank != s->b.rank;
 }
 
-/* Whether a guest belongs to a rank that still is in the shrink that this communicator
- * came from. */
+/* Whether it comes from a rank that is still in the shrink that made this communicator. */
 static bool is_behind(const shrink *s, const colli_hello *hello) {
   const colli_shrink_origin *from = &s->comm->shrink.from;
   return hello->kind == COLLI_HELLO_SHRINK && from->comm_id && hello->comm_id == from->comm_id &&
          hello->word == from->number && hello->dst_rank == from->rank;
 }
 
-/* Whether it belongs to a rank that still is in the last agreement of this communicator. */
+/* Whether it comes from a rank that is still in the last agreement of this communicator. */
 static bool is_agreeing(const shrink *s, const colli_hello *hello) {
   const colli_agreed *agreed = &s->comm->shrink.agreed;
   return hello->kind == COLLI_HELLO_SHRINK && agreed->number && hello->word == agreed->number &&

@@ -15,7 +15,7 @@
  *   c -> r   order COMMIT    all have adopted it: return it
  *   c -> r   order END       nothing comes of it, for this reason
  *   c -> r   order QUIT      nothing of c, for this reason: the next one leads
- *   c -> r   order AGAIN       check in again: what r said may be too old (rule 1)
+ *   c -> r   order AGAIN     check in again: what r said may be too old (rule 1)
  *   c -> r   order WAIT      now and then while it waits: a silent coordinator is given up
  *
  * If a round fails, the coordinator says STOP, hears everybody's report, and begins the next round
@@ -121,8 +121,8 @@ typedef enum shrink_part_kind {
   SHRINK_CHECKIN = 1,
   SHRINK_RECORD = 2, /* colli_rank_info: what others must know to make the communicator */
   SHRINK_REPORT = 4,
-  SHRINK_TOLD = 16, /* that rank was sent COMMIT */
-  SHRINK_LOST = 8 /* the sender has lost its connection to that rank, or is no longer told by it */
+  SHRINK_LOST = 8, /* the sender has lost its connection to that rank, or is no longer told by it */
+  SHRINK_TOLD = 16 /* that rank was sent COMMIT */
 } shrink_part_kind;
 
 typedef struct shrink_part {

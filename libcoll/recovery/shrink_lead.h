@@ -13,7 +13,7 @@ typedef struct lead {
   shrink *s;
   shrink_probes probes; /* of missing ranks */
   uint64_t ballot;      /* of the last list that this rank chose; 0: none */
-  uint64_t known;       /* the sum of the lists, but the latest, that are known */
+  uint64_t known;       /* the sum of the numbers of all lists that are known, but the latest */
   uint64_t asked;       /* the ballot about which members were last asked; 0: none */
   uint64_t next_ns;     /* when the probes continue */
   uint64_t pause_ns;    /* no round begins before then */

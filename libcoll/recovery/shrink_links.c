@@ -1,9 +1,9 @@
 /*
  * shrink_links.c: who tells whom in a shrink. If all ranks told the coordinator themselves, it
- * would exchange four messages with each. So they form a tree in which rank r's parent is rank (r -
- * 1) / 8, or the next one on the way to the coordinator if that one is gone: a rank gets a few
- * messages from each of its children, which hold what all ranks below say, and passes them on to
- * its parent.
+ * would exchange four messages with each. So they form a tree in which rank r's parent is rank
+ * (r - 1) / FANOUT, or the next one on the way to the coordinator if that one is gone, skipped or
+ * slow: a rank gets a few messages from each of its children, which hold what all ranks below say,
+ * and passes them on to its parent.
  *
  * Only the way of the messages is a tree. What the coordinator knows of each rank, and each rank of
  * the coordinator, is what they told each other. If a connection breaks, all who spoke through it
@@ -20,7 +20,7 @@
 #include "libcoll/base/assert.h"
 #include "libcoll/recovery/shrink_internal.h"
 
-#define FANOUT  4
+#define FANOUT  4 /* children of a rank, if all live */
 #define SEND_NS COLLI_NS_PER_S
 
 /* ---- the tree -------------------------------------------------------------------------------- */

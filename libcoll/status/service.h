@@ -72,8 +72,7 @@ bool colli_status_service_look(colli_status_service *service, const colli_status
 /* Takes a result. False: there is none now. */
 bool colli_status_service_seen(colli_status_service *service, colli_status_far *result);
 
-/* ---- a stream of copies: for each its length and its bytes, at the end 0 -----------------------
- */
+/* ---- a stream of copies: for each its length and its bytes, at the end 0 --------------------- */
 
 /* Asks the desk of a process for the copies of other hosts. Returns how many it found, or -1 with
  * errno; copies were checked. */

@@ -1,8 +1,8 @@
 /*
- * test_behind.c: ranks leave a coordinator behind its back and return with a list of another one,
- * while it still has their checkins; one of them comes back without the commit. Those checkins do
- * not prove that the list was not committed, so the coordinator asks again. The model found this
- * (tests/model).
+ * test_behind.c: ranks leave a coordinator, which does not notice, and return with a list of
+ * another one, while the first still has their checkins; one of them comes back without the commit.
+ * Those checkins do not prove that the list was not committed, so the coordinator asks again. The
+ * model found this (tests/model).
  *
  *   0.1 s  a cut between rank 0 and ranks 1, 3, 4, 5, which have checked in with it; it does not
  *          notice, and waits for rank 6, which comes late
