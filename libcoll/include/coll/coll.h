@@ -35,11 +35,13 @@
  *    (docs/failures.md).
  *  - Nothing waits forever: an operation times out when it makes no progress for
  *    coll_config.timeout_ms. This time counts only while the rank, or its progress thread, works on
- *    the operation. A transfer that makes progress never times out, however long it takes.
+ *    the operation. A transfer that makes progress does not time out, however long it takes. A
+ *    program that must answer in time limits single operations: coll_request_set_timeout().
  *  - If an operation fails with COLL_ERR_PEER_LOST, _TIMEOUT, _MISMATCH, _ABORTED, _PROTOCOL or
  *    _SYSTEM, the communicator is *revoked*: each later operation on it returns that first error
- *    again, at once. COLL_ERR_INVALID_ARGUMENT and _INVALID_USAGE are found before anything is sent
- *    and do not affect the communicator.
+ *    again, at once. Only a receive that is over its own limit (coll_request_set_timeout()), or
+ *    that gets a message of another type or length, ends alone. COLL_ERR_INVALID_ARGUMENT and
+ *    _INVALID_USAGE are found before anything is sent and do not affect the communicator.
  *
  * Each operation of coll_collectives.h and coll_p2p.h has four forms:
  *

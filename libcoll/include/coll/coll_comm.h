@@ -128,7 +128,7 @@ COLL_API coll_status coll_init_from_env(coll_comm **comm, const coll_config *con
  * first of its threads, if several are ranks) or coll_unique_id_release() closes it. A child that
  * is forked afterwards does not have it. config: as in coll_comm_create(); may be NULL. Errors:
  * INVALID_ARGUMENT, INVALID_USAGE (COLL_PORT_RANGE or COLL_TCP_IFNAME malformed), SYSTEM (no port
- * available).
+ * available), NO_MEMORY.
  */
 COLL_API coll_status coll_unique_id(coll_id *id, const coll_config *config);
 
@@ -292,9 +292,9 @@ COLL_API coll_status coll_comm_revoke(coll_comm *comm);
  * left for it, are left out; all survivors agree on who is left. They must be more than half of the
  * ranks, or half of them with rank 0, or all that are not proven dead, unless shrink_quorum says
  * otherwise (docs/failures.md). `comm` itself does not change and must still be destroyed. config:
- * as in coll_comm_split(). Errors:
- * INVALID_ARGUMENT, TIMEOUT (this rank was left out, or did not find the others), ABORTED
- * (meanwhile, on any rank), UNSUPPORTED (in the simulator), and those of coll_comm_create().
+ * as in coll_comm_split(). Errors: INVALID_ARGUMENT, TIMEOUT (this rank was left out, or did not
+ * find the others), ABORTED (meanwhile, on any rank), UNSUPPORTED (in the simulator), and those of
+ * coll_comm_create().
  */
 COLL_API coll_status coll_comm_shrink(coll_comm *comm, const coll_config *config,
                                       coll_comm **child);

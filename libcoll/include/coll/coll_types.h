@@ -18,12 +18,11 @@ extern "C" {
 
 /*
  * Element types. float16 is IEEE binary16, bfloat16 the upper half of binary32, float8_e4m3 and
- * float8_e5m2 are those of the OCP 8-bit floating point specification. The LOC and
- * LOC64 types are the structs below. COLL_TYPE_USER(bytes) is a user-defined type, an element of 1
- * byte to 1 GiB: every collective can move it, and operations made by coll_op_create() can reduce
- * it. If it is longer than a slot (COLL_SLOT_BYTES, by default 64 KiB), a reduction allocates room
- * for an element from each rank that it receives from, until it is complete; NO_MEMORY if there is
- * none.
+ * float8_e5m2 are those of the OCP 8-bit floating point specification. The LOC and LOC64 types are
+ * the structs below. COLL_TYPE_USER(bytes) is a user-defined type, an element of 1 byte to 1 GiB:
+ * every collective can move it, and operations made by coll_op_create() can reduce it. If it is
+ * longer than a slot (COLL_SLOT_BYTES, by default 64 KiB), a reduction allocates room for an
+ * element from each rank that it receives from, until it is complete; NO_MEMORY if there is none.
  */
 typedef enum coll_type {
   COLL_INT8 = 0,
@@ -103,7 +102,7 @@ COLL_API size_t coll_type_bytes(coll_type type);
  *  - BAND, BOR, BXOR (bitwise), LAND, LOR, LXOR (of element != 0; the result is 0 or 1): all
  *    integers.
  *  - MINLOC, MAXLOC: the LOC and LOC64 types. The element with the smallest or largest value; of
- * equal values the one with the smaller index. NaN wins over every number.
+ *    equal values the one with the smaller index. NaN wins over every number.
  *  - User-defined: coll_op_create() and coll_op_create_premul_sum(), see below.
  */
 typedef intptr_t coll_op;
@@ -146,14 +145,14 @@ typedef void (*coll_op_fn)(const void *left, const void *right, void *result, si
  * `commutative`, otherwise the call ends with MISMATCH; when and in which order each process makes
  * its operations, and how often, does not matter. 1 character or more, copied. Operations that
  * combine differently, or take another `type`, need different names, also those of different
- * libraries: begin with the library's ("mylib quaternion product"). Two of 8 million names are the
- * same to libcoll (docs/decisions/user-operations.md).
+ * libraries: begin with the library's ("mylib quaternion product"). Of all pairs of different
+ * names, one in 8 million is the same to libcoll (docs/decisions/user-operations.md).
+ *
  * fn, context: fn is called with this context, which must stay valid until the last call that uses
  * the operation is complete. commutative: 0 keeps the ranks in order: (x0 op x1) op (x2 op x3) is
  * possible, x1 op x0 is not. op: receives the operation, or -1 on failure; release it with
- * coll_op_free().
- * Errors: INVALID_ARGUMENT (name, fn or op is NULL, or name is empty), NO_MEMORY. They leave no
- * record, since there is no communicator.
+ * coll_op_free(). Errors: INVALID_ARGUMENT (name, fn or op is NULL, or name is empty), NO_MEMORY.
+ * They leave no record, since there is no communicator.
  */
 COLL_API coll_status coll_op_create(const char *name, coll_op_fn fn, void *context, int commutative,
                                     coll_op *op);
