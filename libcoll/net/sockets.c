@@ -12,11 +12,13 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "libcoll/base/clock.h"
 #include "libcoll/base/error.h"
 #include "libcoll/base/fork.h"
 
-#define MAX_FOUND 64 /* addresses of one host that are looked at */
-#define BACKLOG   4096
+#define MAX_FOUND        64 /* addresses of one host that are looked at */
+#define BACKLOG          4096
+#define SHORTAGE_MOST_NS (5 * COLLI_NS_PER_S)
 
 /* ---- interfaces ------------------------------------------------------------------------------ */
 
@@ -387,6 +389,11 @@ int colli_net_pull(int fd, void *msg, size_t bytes, size_t *done) {
 bool colli_errno_is_shortage(int sys_errno) {
   return sys_errno == EMFILE || sys_errno == ENFILE || sys_errno == ENOMEM ||
          sys_errno == ENOBUFS || sys_errno == ENOSYS;
+}
+
+uint64_t colli_shortage_patience_ns(const char *timeout_ms) {
+  const uint64_t half_ns = strtoull(timeout_ms, NULL, 10) * (COLLI_NS_PER_MS / 2);
+  return half_ns == 0 || half_ns > SHORTAGE_MOST_NS ? SHORTAGE_MOST_NS : half_ns;
 }
 
 /* ---- addresses ------------------------------------------------------------------------------- */

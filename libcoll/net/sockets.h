@@ -55,6 +55,10 @@ int colli_net_pull(int fd, void *msg, size_t bytes, size_t *done);
  * about the other side. */
 bool colli_errno_is_shortage(int sys_errno);
 
+/* How long such a shortage may last before it is an error: 5 s, at most half of the setting
+ * COLL_TIMEOUT_MS. */
+uint64_t colli_shortage_patience_ns(const char *timeout_ms);
+
 /* Writes "10.0.0.1:80" or "[fe80::1%2]:80" and returns text. */
 #define COLLI_ADDR_TEXT 80
 const char *colli_addr_text(const colli_addr *addr, char text[COLLI_ADDR_TEXT]);

@@ -17,6 +17,7 @@
 
 #include "libcoll/base/clock.h"
 #include "libcoll/base/fork.h"
+#include "libcoll/net/sockets.h"
 #include "transports/shm/shm.h"
 #include "transports/shm/shm_internal.h"
 
@@ -25,7 +26,6 @@
 #define SHM_CALLS_PER_CLOCK 16u /* progress() calls between two looks at the clock */
 #define SHM_EVENTS          16
 #define SHM_BACKLOG         4096
-#define SHM_PATIENCE_NS     5000000000ull /* with a shortage; half the timeout at most */
 
 /* Tells the environment why the endpoint could not be opened, and frees what was made of it. */
 static int open_failed(shm_endpoint *ep, const shm_fault *fault) {
@@ -106,9 +106,7 @@ static int shm_open_endpoint(const coll_transport_env *env, coll_endpoint **resu
     return COLL_ERR_NO_MEMORY;
   }
   ep->env = env;
-  ep->patience_ns = strtoull(env->param(env->ctx, "COLL_TIMEOUT_MS"), NULL, 10) * 500000;
-  if (ep->patience_ns == 0 || ep->patience_ns > SHM_PATIENCE_NS)
-    ep->patience_ns = SHM_PATIENCE_NS;
+  ep->patience_ns = colli_shortage_patience_ns(env->param(env->ctx, "COLL_TIMEOUT_MS"));
   ep->listener = (shm_watch){SHM_WATCH_LISTENER, -1};
   ep->bell = (shm_watch){SHM_WATCH_BELL, -1};
   ep->epoll_fd = -1;

@@ -69,9 +69,7 @@ static int tcp_open(const coll_transport_env *env, coll_endpoint **handle) {
   ep->env = env;
   const int heartbeat_ms = atoi(env->param(env->ctx, "COLL_HEARTBEAT_MS"));
   ep->heartbeat_ms = heartbeat_ms > 0 ? heartbeat_ms : COLLI_HEARTBEAT_KERNEL_MS; /* not set */
-  ep->patience_ns = strtoull(env->param(env->ctx, "COLL_TIMEOUT_MS"), NULL, 10) * 500000;
-  if (ep->patience_ns == 0 || ep->patience_ns > TCP_PATIENCE_NS)
-    ep->patience_ns = TCP_PATIENCE_NS;
+  ep->patience_ns = colli_shortage_patience_ns(env->param(env->ctx, "COLL_TIMEOUT_MS"));
   ep->tls = strcmp(env->param(env->ctx, "COLL_TLS"), "1") == 0;
   ep->listen_fd = ep->door_source.fd = -1;
   ep->door = COLLI_DOOR_CLOSED;

@@ -24,7 +24,6 @@
 #define TCP_DETAIL_BYTES   400
 #define TCP_DIAL_NS        5000000000ull /* how long one address may stay silent */
 #define TCP_STUCK_NS       500000ull /* after so long without progress, buffer what peers send */
-#define TCP_PATIENCE_NS    5000000000ull /* how long a shortage may last; half the timeout at most */
 #define TCP_HELLO_NS       1000000000ull /* until the peer's kernel must have a hello */
 #define TCP_REDIAL_NS      20000000ull   /* the pause if the peer had no time for a connection */
 #define TCP_LINGER_MS      300           /* how long close() waits for what was sent to arrive */
