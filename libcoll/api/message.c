@@ -82,8 +82,10 @@ send_at_once(coll_comm *comm, const void *buf, size_t count, int type, int peer,
 }
 
 /* The general way. */
-__attribute__((noinline)) static coll_status run_send(const colli_call *call, coll_comm *comm) {
-  return colli_call_run(comm, call);
+__attribute__((noinline)) static coll_status run_send(const void *buf, size_t count, coll_type type,
+                                                      int peer, int tag, coll_comm *comm) {
+  const colli_call call = colli_send_call(buf, count, type, peer, tag);
+  return colli_call_run(comm, &call);
 }
 
 __attribute__((noinline)) static coll_status launch_send(const void *buf, size_t count,
@@ -103,8 +105,7 @@ coll_status colli_send_run(const void *buf, size_t count, coll_type type, int pe
       colli_p2p_flush(comm, peer);
     poll_rarely(comm);
   } else {
-    const colli_call call = colli_send_call(buf, count, type, peer, tag);
-    status = run_send(&call, comm);
+    status = run_send(buf, count, type, peer, tag, comm);
   }
   colli_call_leave(comm);
   return status;
@@ -127,13 +128,6 @@ coll_status colli_send_launch(const void *buf, size_t count, coll_type type, int
 }
 
 /* ---- receive --------------------------------------------------------------------------------- */
-
-/* The arguments of a receive. */
-static inline colli_p2p_wanted wanted_by(void *buf, size_t count, int type, int peer, int tag,
-                                         coll_message *message) {
-  return (colli_p2p_wanted){
-      buf, count, message, type, peer, tag, p2p_tag_expected(tag, type, count)};
-}
 
 /* What became of an attempt to receive at once. */
 typedef enum attempt {
@@ -207,7 +201,7 @@ coll_status colli_recv_run(void *buf, size_t count, coll_type type, int peer, in
   coll_status status = colli_call_enter(comm);
   if (__builtin_expect(status != COLL_OK, 0))
     return status;
-  const colli_p2p_wanted wanted = wanted_by(buf, count, (int)type, peer, tag, message);
+  const colli_p2p_wanted wanted = colli_p2p_wanted_by(buf, count, (int)type, peer, tag, message);
   attempt result = LEFT;
   if (comm->calls.group.depth == 0)
     result = recv_at_once(comm, &wanted, may_spin(comm) ? RECV_POLLS : 1);
@@ -238,7 +232,7 @@ coll_status colli_recv_launch(void *buf, size_t count, coll_type type, int peer,
   coll_status status = colli_call_enter(comm);
   if (__builtin_expect(status != COLL_OK, 0))
     return status;
-  const colli_p2p_wanted wanted = wanted_by(buf, count, (int)type, peer, tag, message);
+  const colli_p2p_wanted wanted = colli_p2p_wanted_by(buf, count, (int)type, peer, tag, message);
   status = start_recv(comm, &wanted, request);
   poll_rarely(comm);
   colli_call_leave(comm);

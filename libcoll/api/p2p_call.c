@@ -116,18 +116,6 @@ static void fill_send(const coll_comm *comm, const colli_call *call, colli_p2p_o
   post->bytes = call->count * op->request.elem_bytes;
 }
 
-/* The receiving half of a call. */
-static colli_p2p_wanted wanted_by(const colli_call *call) {
-  return (colli_p2p_wanted){.buf = call->recvbuf,
-                            .count = call->recv_count,
-                            .message = call->message,
-                            .type = call->type,
-                            .source = call->source,
-                            .tag = call->recv_tag,
-                            .expected =
-                                p2p_tag_expected(call->recv_tag, call->type, call->recv_count)};
-}
-
 /* A one-sided call. */
 static colli_post one_sided(const colli_call *call, colli_p2p_op *op) {
   colli_post post = {.op = op,
@@ -158,7 +146,8 @@ void colli_p2p_prepare(coll_comm *comm, const colli_call *call, coll_request *op
   p2p->nposts = 0;
   p2p->delivers = p2p->is_patient = false;
   if (call->p2p == COLLI_P2P_RECV || call->p2p == COLLI_P2P_SENDRECV) {
-    const colli_p2p_wanted wanted = wanted_by(call);
+    const colli_p2p_wanted wanted = colli_p2p_wanted_by(
+        call->recvbuf, call->recv_count, call->type, call->source, call->recv_tag, call->message);
     colli_p2p_fill_recv(&wanted, p2p, &p2p->post[p2p->nposts++]);
   }
   if (call->p2p == COLLI_P2P_SEND || call->p2p == COLLI_P2P_SENDRECV)

@@ -37,6 +37,13 @@ static inline void colli_p2p_fill(colli_post *post, colli_p2p_op *op, colli_post
   post->from = NULL;
 }
 
+/* The arguments of a receive. */
+static inline colli_p2p_wanted colli_p2p_wanted_by(void *buf, size_t count, int type, int source,
+                                                   int tag, coll_message *message) {
+  return (colli_p2p_wanted){
+      buf, count, message, type, source, tag, p2p_tag_expected(tag, type, count)};
+}
+
 /* The half that receives. */
 static inline void colli_p2p_fill_recv(const colli_p2p_wanted *wanted, colli_p2p_op *op,
                                        colli_post *post) {
