@@ -27,8 +27,8 @@ static bool is_late(const coll_comm *comm, const coll_request *op, uint64_t stil
   return still + ahead >= comm->watch.timeout_ns;
 }
 
-/* Fails or reports operations that have not moved for long, or are over their limit: 1 if
- * any of them ended alone. */
+/* Fails or reports operations that have not moved for long, or are over their limit: 1 if any of
+ * them ended alone. */
 static int check_operations(coll_comm *comm) {
   uint64_t waited = comm->watch.waited_ns;
   uint64_t interval = colli_watchdog_interval_ns(comm);
@@ -56,8 +56,10 @@ static int check_operations(coll_comm *comm) {
         return moved;
     }
     if (colli_op_limited(op) && colli_p2p_can_retract(&comm->p2p, op)) {
-      if (is_late(comm, op, still, 0))
-        colli_blame_retract(comm, op), moved = 1;
+      if (is_late(comm, op, still, 0)) {
+        colli_blame_retract(comm, op);
+        moved = 1;
+      }
       continue;
     }
     if (is_late(comm, op, still, interval))

@@ -78,13 +78,18 @@ static void sleep_on(colli_progress *p, struct pollfd *fds, int count, uint64_t 
     (void)eventfd_read(p->wake_fd, &rings);
 }
 
+/* How long the rest after one of rest_ns is. */
+static uint64_t longer_rest_ns(uint64_t rest_ns) {
+  return 2 * rest_ns < REST_MOST_NS ? 2 * rest_ns : REST_MOST_NS;
+}
+
 /* Takes the lock when nobody has it; until then it rests, because the program is inside. */
 static void lock_when_free(colli_progress *p) {
   struct pollfd own;
-  for (uint64_t rest_ns = p->rest_ns; !colli_family_trylock(p->family);) {
+  for (uint64_t rest_ns = p->rest_ns; !colli_family_trylock(p->family);
+       rest_ns = longer_rest_ns(rest_ns)) {
     atomic_store(&p->stance, RESTING);
     sleep_on(p, &own, 1, rest_ns);
-    rest_ns = 2 * rest_ns < REST_MOST_NS ? 2 * rest_ns : REST_MOST_NS;
   }
   atomic_store(&p->stance, AWAKE);
 }
@@ -133,12 +138,7 @@ static void rest(colli_progress *p, unsigned calls, bool neglected) {
   const uint64_t often_ns = is_crowded(family) ? OFTEN_CROWDED_NS : OFTEN_NS;
   const bool often = now_ns - p->counted_ns < calls * often_ns;
   p->counted_ns = now_ns;
-  if (!often)
-    p->rest_ns = REST_LEAST_NS;
-  else if (2 * p->rest_ns < REST_MOST_NS)
-    p->rest_ns *= 2;
-  else
-    p->rest_ns = REST_MOST_NS;
+  p->rest_ns = often ? longer_rest_ns(p->rest_ns) : REST_LEAST_NS;
   if (family->inside == 0 && (neglected || p->rest_ns == REST_MOST_NS)) {
     const int moved = colli_family_watch(family, true) | colli_family_poll(family);
     colli_completion_deliver(family);
