@@ -1,7 +1,7 @@
 /*
  * budget.c: a fuzz target ends after FUZZ_CPU_S seconds of processor time, if that is set.
- * libFuzzer itself knows only time that passes, of which a process at low priority gets little. It
- * takes SIGUSR1 as the wish that it ends well.
+ * libFuzzer itself knows only time that passes, of which a process at low priority gets little. At
+ * SIGUSR1 it stops, and its exit status is 0.
  */
 #include <signal.h>
 #include <stdlib.h>
