@@ -1,26 +1,27 @@
 #!/bin/bash
 # ./check, with fake builds and tests: which tests of a Release build it runs, that --all runs all of
 # them with all their cases, and other builds' tests, as .ci/run does, that --without-vm leaves out just those in a
-# virtual machine and says so, and that options it does not have are refused.
+# virtual machine and says so, that it fails if fuzzing finds something and leaves nothing running if a test fails, and
+# that options it does not have are refused.
 set -euo pipefail
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
-mkdir "$dir/bin" "$dir/.ci" "$dir"/{libcoll,transports,topology,trainer,perf,tests}
-mkdir "$dir/tests/fuzz"
-printf '#!/bin/sh\necho "fuzzed for $1 s"\n' > "$dir/tests/fuzz/run" && chmod +x "$dir/tests/fuzz/run"
+mkdir -p "$dir/bin" "$dir/.ci" "$dir"/{libcoll,transports,topology,trainer,perf,tests/fuzz}
 cp "$SOURCE/check" "$dir/"
 cp "$SOURCE"/.ci/{run,setup.sh,packages.txt} "$dir/.ci/"
 export CALLS=$dir/calls
 unset TEST_ALL # of ./check --all, which may run this
 
-# fake NAME: makes a command from standard input.
+# fake FILE: makes a command from standard input.
 fake() {
-  { echo '#!/bin/bash'; cat; } >"$dir/bin/$1"
-  chmod +x "$dir/bin/$1"
+  { echo '#!/bin/bash'; cat; } >"$dir/$1"
+  chmod +x "$dir/$1"
 }
-for tool in cmake ninja pkg-config clang-format; do fake $tool <<<':'; done
+for tool in cmake ninja pkg-config clang-format; do fake bin/$tool <<<':'; done
 # shellcheck disable=SC2016
-fake ctest <<<'printf "%q " "$@" >>"$CALLS"; echo "# ${TEST_ALL-}" >>"$CALLS"; echo "100% tests passed"'
+fake tests/fuzz/run <<<'echo "fuzzed for $1 s"'
+# shellcheck disable=SC2016
+fake bin/ctest <<<'printf "%q " "$@" >>"$CALLS"; echo "# ${TEST_ALL-}" >>"$CALLS"; echo "100% tests passed"'
 
 # expect STATUS PATTERN OPTION...: of ./check, or of $command; leaves its output in `out`, the calls of ctest in $CALLS.
 command=check
@@ -59,12 +60,22 @@ grep -qx 'fuzzed for 30 s' <<<"$out"
 for build in asan tsan; do grep -q "build-check/$build .*# 1" "$CALLS"; done
 expect 0 "$note" --without-vm --no-install
 diff <(ran) <(names | grep -v '^vm_' | sort)
-printf '#!/bin/sh\necho "fuzz_some FAILED"\nexit 1\n' > "$dir/tests/fuzz/run"
+fake tests/fuzz/run <<<'echo "fuzz_some FAILED"; exit 1'
 for options in '' --without-vm; do
   # shellcheck disable=SC2086
   expect 1 'fuzz_some FAILED' --no-install $options
   if grep -q 'all tests passed (' <<<"$out"; then echo "passed with a finding: $out" && exit 1; fi
 done
+
+# A test that fails ends what runs beside it, also children of that.
+mkfifo "$dir/begun"
+# shellcheck disable=SC2016
+fake tests/fuzz/run <<<'tail -f /dev/null & echo $! >begun; wait'
+# shellcheck disable=SC2016
+fake bin/ctest <<<'[[ $* != *"-L vm" ]] || { cat begun >"$CALLS"; exit 8; }; echo "100% tests passed"'
+expect 1 'tests failed in build-check/release' --no-install
+beside=$(<"$CALLS")
+timeout 30 tail --pid="$beside" -f /dev/null || { kill "$beside" && echo "fuzzing goes on" && exit 1; }
 command=check
 
 for words in --without-vms --al '--no-install now' -h; do
