@@ -1,10 +1,11 @@
 /* support_file.c: inputs as files. */
 #include <dirent.h>
+#include <limits.h>
 #include <unistd.h>
 
 #include "fuzz.h"
 
-static char folder[64];
+static char folder[PATH_MAX];
 
 /* Removes the folder and its files. */
 static void remove_folder(void) {
@@ -16,9 +17,10 @@ static void remove_folder(void) {
   rmdir(folder);
 }
 
-/* Makes the folder, in memory if there is /dev/shm. */
+/* Makes the folder: in $FUZZ_FOLDER (tests/fuzz/run), else in memory if there is /dev/shm. */
 static void make_folder(void) {
-  strcpy(folder, "/dev/shm/coll-fuzz-XXXXXX");
+  const char *parent = getenv("FUZZ_FOLDER");
+  snprintf(folder, sizeof(folder), "%s/coll-fuzz-XXXXXX", parent ? parent : "/dev/shm");
   if (mkdtemp(folder))
     return;
   strcpy(folder, "/tmp/coll-fuzz-XXXXXX");
@@ -27,7 +29,7 @@ static void make_folder(void) {
 }
 
 const char *fuzz_file(const char *name, const uint8_t *data, size_t bytes) {
-  static char path[128];
+  static char path[PATH_MAX + NAME_MAX];
   if (!*folder) {
     make_folder();
     atexit(remove_folder);
