@@ -113,6 +113,14 @@ static coll_status take_reason(const shrink *s, const shrink_order *order) {
   return boot_fail_reported(&s->b, &word);
 }
 
+/* Whether an order lists a rank below this one, as every new list does: the coordinator's. */
+static bool lists_lower(const shrink *s, const uint8_t *flags) {
+  for (int r = 0; r < s->b.rank; r++)
+    if (flags[r] & SHRINK_LISTED)
+      return true;
+  return false;
+}
+
 /* Executes one order; false if it is invalid. *over: the shrink ends with `status`. *quit: another
  * rank's turn to lead. */
 static bool take_order(shrink *s, shrink_order *order, const uint8_t *flags, coll_status *status,
@@ -122,7 +130,8 @@ static bool take_order(shrink *s, shrink_order *order, const uint8_t *flags, col
   switch (order->kind) {
   case SHRINK_BUILD:
   case SHRINK_RENEW:
-    if (!listed || order->ballot <= s->ballot || (order->kind == SHRINK_RENEW && !have))
+    if (!listed || order->ballot <= s->ballot ||
+        (order->kind == SHRINK_RENEW ? !have : !lists_lower(s, flags)))
       return false;
     obey(s, order, flags);
     return true;
