@@ -111,7 +111,7 @@ static bool ask_again(lead *l, const shrink_view *view) {
   l->asked = s->ballot;
   for (int r = 0; r < s->b.nranks; r++) {
     const bool must = shrink_must_ask(view, r);
-    l->takes[r] = must && s->members[r].asked != s->ballot;
+    l->takes[r] = must && !s->members[r].asked; /* one question at a time */
     waits = waits || must;
     asks = asks || l->takes[r];
     if (must && now_ns >= l->until_ns)
@@ -153,18 +153,28 @@ static const shrink_member *earlier_list(const lead *l, uint64_t below) {
   return found;
 }
 
-/* If other lists are known now than before, what members said before proves nothing: the ballot
- * rises, so that they are asked about these as well. */
+/* Whether anybody has brought this list before. */
+static bool was_brought(const lead *l, uint64_t list) {
+  bool found = false;
+  for (int r = 0; r <= l->s->b.nranks && !found; r++)
+    found = l->brought[r] == list;
+  return found;
+}
+
+/* If a list becomes known besides the latest one, what members said before proves nothing about it:
+ * the ballot rises, so that they are asked about it as well. */
 static void note_lists(lead *l) {
   shrink *s = l->s;
-  uint64_t sum = 0;
+  bool more = false;
   for (int r = 0; r <= s->b.nranks; r++) {
     const shrink_member *m = brings_list(l, r);
-    sum += m ? m->head.list : 0;
+    if (!m || l->brought[r] == m->head.list)
+      continue;
+    more = more || !was_brought(l, m->head.list);
+    l->brought[r] = m->head.list;
   }
-  if (sum == l->known)
+  if (!more)
     return;
-  l->known = sum;
   const bool mine = s->ballot == l->ballot;
   s->ballot = shrink_next_ballot(s->ballot, s->b.rank);
   l->ballot = mine ? s->ballot : l->ballot;
@@ -210,10 +220,15 @@ bool lead_gather(lead *l) {
     shrink_tend(s);
     lead_probe(l);
     lead_beat(l);
-    for (int r = 0; r < s->b.nranks; r++)
-      all = all && !lead_is_missing(s, r);
     const uint64_t now_ns = colli_now_ns();
     const bool late = now_ns >= l->until_ns;
+    for (int r = 0; r < s->b.nranks; r++) {
+      /* An answer that came during the next round would look like that of a rank that comes again.
+       */
+      if (late && s->members[r].asked)
+        lead_skip(s, r);
+      all = all && !lead_is_missing(s, r) && !s->members[r].asked;
+    }
     const bool pauses = now_ns < l->pause_ns;
     if (late || (all && !pauses) || s->proved || s->altered >= 0 || s->aborter >= 0) {
       bool committed = may_be_committed(l, &asks);

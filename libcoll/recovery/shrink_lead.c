@@ -308,11 +308,13 @@ static coll_status lead_on(lead *l) {
 coll_status shrink_lead(shrink *s) {
   COLLI_ASSERT_RANK(shrink_candidate(s) == s->b.rank, s->b.rank);
   const size_t nranks = (size_t)s->b.nranks;
-  lead *l = shrink_alloc(s, sizeof(*l) + 5 * nranks * sizeof(*l->takes) + 2 * nranks);
+  lead *l = shrink_alloc(s, sizeof(*l) + (nranks + 1) * sizeof(*l->brought) +
+                                5 * nranks * sizeof(*l->takes) + 2 * nranks);
   if (!l)
     return boot_fail(&s->b, COLL_ERR_NO_MEMORY, -1, NULL, "out of memory for leading a shrink");
   const uint64_t now_ns = colli_now_ns();
   l->s = s;
+  l->takes = (bool *)(l->brought + nranks + 1);
   l->here = l->takes + nranks;
   l->adopted = l->here + nranks;
   l->answered = l->adopted + nranks;

@@ -13,7 +13,6 @@ typedef struct lead {
   shrink *s;
   shrink_probes probes; /* of missing ranks */
   uint64_t ballot;      /* of the last list that this rank chose; 0: none */
-  uint64_t known;       /* the sum of the numbers of all lists that are known, but the latest */
   uint64_t asked;       /* the ballot about which members were last asked; 0: none */
   uint64_t next_ns;     /* when the probes continue */
   uint64_t pause_ns;    /* no round begins before then */
@@ -26,7 +25,8 @@ typedef struct lead {
   shrink_member had;    /* the latest list when it began to gather, and */
   uint8_t *flags;       /* by rank: the members of that */
   uint8_t *shorts;      /* by rank: rounds that failed because it ran short */
-  bool takes[];         /* by rank: is here, and takes the list that is being made */
+  bool *takes;          /* by rank: is here, and takes the list that is being made */
+  uint64_t brought[]; /* by rank, and for `had`: a list that it brought, not the latest; 0: none */
 } lead;
 
 /* ---- shrink_gather.c ------------------------------------------------------------------------- */

@@ -94,7 +94,8 @@ void shrink_member_drop(shrink *s, int rank) {
     shrink_link_drop(s, rank);
   else if (s->members[rank].in) {
     shrink_order order = {.kind = SHRINK_AGAIN, .ballot = s->ballot, .comm_id = s->list};
-    uint8_t *flags = shrink_alloc(s, (size_t)s->b.nranks);
+    const bool asked = s->members[rank].asked != 0; /* then its answer is on the way */
+    uint8_t *flags = asked ? NULL : shrink_alloc(s, (size_t)s->b.nranks);
     if (flags) {
       flags[rank] = SHRINK_FOR;
       shrink_pass_down(s, &order, flags);
