@@ -120,7 +120,8 @@ void colli_watchdog_tell(coll_comm *comm, const coll_request *op, colli_tell how
   memcpy(msg.name, comm->name, sizeof(msg.name));
   colli_error_clear(&msg.error);
   snprintf(msg.error.message, sizeof(msg.error.message), "%s", colli_op_text(op, text));
-  comm->watch.told_ns = comm->world.now_ns(comm->world.ctx);
+  if (how != COLLI_TELL_FIRST) /* which does not pass frozen ranks, so it is no answer to all */
+    comm->watch.told_ns = comm->world.now_ns(comm->world.ctx);
   colli_notice_send(comm->family, comm->uid, &msg);
   keep_report(comm->family, &msg); /* others may wait for this rank there */
   for (int i = 0; i < nwaits; i++)

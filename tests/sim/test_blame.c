@@ -231,3 +231,58 @@ static bool run_seed(uint64_t seed, bool verbose) {
 Test(blame, a_rank_is_struck, .timeout = 400) {
   cr_assert_eq(seeds_run("build/tests/sim_test_blame", run_seed, 1, extent(250, 3000, 200)), 0);
 }
+
+/* ---- a report just before the others ask -------------------------------------------------------
+ */
+
+#define LATE_RANKS 7
+
+/* Rank 1, through which reports reach 3 and 4 first, is frozen; rank 0 begins to wait for it when
+ * the others have waited for rank 0 for long, but do not ask yet. */
+typedef struct latecomer {
+  world *world;
+  uint64_t begin_ns, late_ns;
+  int right;
+} latecomer;
+
+static int wait_late(coll_comm *comm, int rank, int nranks, void *arg) {
+  (void)nranks;
+  latecomer *l = arg;
+  int32_t word;
+  coll_error error = COLL_ERROR_INIT;
+  while (world_now(l->world) < l->begin_ns + (rank == 0 ? l->late_ns : 0))
+    if (!comm->world.pause(comm->world.ctx, false))
+      return 1;
+  coll_recv(&word, 1, COLL_INT32, rank == 0 ? 1 : 0, 0, NULL, comm);
+  coll_last_error(comm, &error);
+  l->right += error.status == COLL_ERR_TIMEOUT && error.peer == 1;
+  if (error.peer != 1)
+    fprintf(stderr, "rank 0 is %.0f ms late: rank %d: %s: %s\n", (double)l->late_ns / 1e6, rank,
+            coll_status_name(error.status), error.message);
+  return 0;
+}
+
+Test(blame, a_rank_waits_since_just_before, .timeout = 60) {
+  for (uint64_t late_ms = 0; late_ms < 750; late_ms += 10) {
+    world w;
+    sim_fault fault = {.kind = SIM_FREEZE, .rank = 1, .at_ns = COLLI_NS_PER_S};
+    world_config config = {.sim = {.nranks = LATE_RANKS,
+                                   .seed = late_ms,
+                                   .alpha_ns = 1000,
+                                   .ns_per_byte = 1,
+                                   .faults = &fault,
+                                   .nfaults = 1},
+                           .transport = &sim_transport,
+                           .slot_bytes = 256,
+                           .slot_count = 4,
+                           .timeout_ms = 1000};
+    cr_assert(world_open(&w, &config));
+    latecomer l = {&w, 2 * COLLI_NS_PER_S, late_ms * COLLI_NS_PER_MS, 0};
+    world_run_fibers(&w, wait_late, &l, LIMIT_NS);
+    cr_expect_eq(l.right, LATE_RANKS - 1, "%d ms: %d", (int)late_ms, l.right);
+    for (int r = 0; r < LATE_RANKS; r++) /* the call of the frozen rank never ended */
+      if (atomic_load(&w.comms[r]->entry.guard.inside))
+        colli_call_leave(w.comms[r]);
+    world_close(&w);
+  }
+}
