@@ -19,7 +19,7 @@ int main(void) {
 
 #else
 
-enum { RANKS = 3, ROUNDS = 50, COUNT = 100000 };
+enum { RANKS = 3, ROUNDS = 50, COUNT = 100000, SIZES = 3 };
 
 void *__libc_malloc(size_t bytes);
 void *__libc_calloc(size_t count, size_t bytes);
@@ -53,12 +53,12 @@ void *aligned_alloc(size_t alignment, size_t bytes) {
   return __libc_memalign(alignment, bytes);
 }
 
+static const size_t counts[SIZES] = {1, 1000, COUNT};
 static float input[RANKS][COUNT], output[RANKS][RANKS * COUNT];
 
 /* Runs each operation once. */
 static int round_of_all(coll_comm *comm, int rank) {
-  static const size_t counts[] = {1, 1000, COUNT};
-  for (int i = 0; i < 3; i++) {
+  for (int i = 0; i < SIZES; i++) {
     coll_request *request;
     RANK_OK(coll_allreduce(input[rank], output[rank], counts[i], COLL_FLOAT32, COLL_SUM, comm));
     RANK_OK(coll_broadcast(input[rank], output[rank], counts[i], COLL_FLOAT32, 1, comm));
@@ -75,11 +75,30 @@ static int round_of_all(coll_comm *comm, int rank) {
   return 0;
 }
 
+/* Each message comes before its receive, as it may in any round: the first one of a size gets
+ * memory. */
+static int receive_late(coll_comm *comm, int rank) {
+  for (int i = 0; i < SIZES; i++) {
+    coll_request *request;
+    if (rank == 0)
+      RANK_OK(coll_isend(input[rank], counts[i], COLL_FLOAT32, 2, 0, comm, &request));
+    if (rank == 2) {
+      coll_message message;
+      RANK_OK(coll_probe(comm, 0, 0, &message, NULL, -1));
+      RANK_OK(coll_recv(output[rank], counts[i], COLL_FLOAT32, 0, 0, NULL, comm));
+    }
+    if (rank == 0)
+      RANK_OK(coll_wait(&request, -1));
+  }
+  return 0;
+}
+
 static int rank_main(coll_comm *comm, int rank, int nranks, void *arg) {
   (void)nranks;
   (void)arg;
   for (int i = 0; i < 3; i++)
     RANK_CHECK(round_of_all(comm, rank) == 0);
+  RANK_CHECK(receive_late(comm, rank) == 0);
   if (rank == 0)
     atomic_store(&counting, 1);
   RANK_OK(coll_barrier(comm));
