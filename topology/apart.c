@@ -23,6 +23,8 @@
 #define MOST_MEMORY_BYTES ((rlim_t)1 << 30)  /* besides what the process has already */
 #define MOST_RESULT_BYTES ((size_t)64 << 20) /* pages that nobody writes take no memory */
 
+#define SHORT 41 /* the child's exit status if it could not begin */
+
 /* What the child leaves behind. */
 typedef struct report {
   atomic_bool complete;
@@ -34,8 +36,9 @@ typedef struct report {
 
 /* ---- the child ------------------------------------------------------------------------------- */
 
-/* Limits this process. It leaves no core dump, and no handler of the program's signals runs. */
-static void limit_child(int ms) {
+/* Limits this process; false if that fails. It leaves no core dump, and no handler of the program's
+ * signals runs. */
+static bool limit_child(int ms) {
   unsigned long long pages = 0;
   FILE *sizes = fopen("/proc/self/statm", "re");
   if (sizes != NULL) {
@@ -43,7 +46,8 @@ static void limit_child(int ms) {
       pages = 0;
     fclose(sizes);
   }
-  const rlim_t most = (rlim_t)pages * (rlim_t)sysconf(_SC_PAGESIZE) + MOST_MEMORY_BYTES;
+  rlim_t most = (rlim_t)pages * (rlim_t)sysconf(_SC_PAGESIZE) + MOST_MEMORY_BYTES;
+  struct rlimit given;
   sigset_t none;
   for (int number = 1; number < NSIG; number++)
     (void)signal(number, SIG_DFL);
@@ -51,19 +55,22 @@ static void limit_child(int ms) {
   (void)sigprocmask(SIG_SETMASK, &none, NULL);
   (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
   (void)prctl(PR_SET_DUMPABLE, 0);
-  (void)setrlimit(RLIMIT_AS, &(struct rlimit){most, most});
-  (void)setitimer(ITIMER_REAL, &(struct itimerval){{0, 0}, {ms / 1000, ms % 1000 * 1000}}, NULL);
+  if (getrlimit(RLIMIT_AS, &given) != 0)
+    return false;
+  most = given.rlim_cur < most ? given.rlim_cur : most;
+  return setrlimit(RLIMIT_AS, &(struct rlimit){most, most}) == 0 &&
+         setitimer(ITIMER_REAL, &(struct itimerval){{0, 0}, {ms / 1000, ms % 1000 * 1000}}, NULL) ==
+             0;
 }
 
 /* Works, and ends this process. hwloc's own messages are left out: the parent says what it means.
  */
 static _Noreturn void be_child(colli_topo_work *work, const char *source, int ms, report *said) {
-  limit_child(ms);
-  FILE *out = freopen("/dev/null", "w", stderr) != NULL
+  FILE *out = limit_child(ms) && freopen("/dev/null", "w", stderr) != NULL
                   ? fmemopen(said->bytes, MOST_RESULT_BYTES, "w")
                   : NULL;
   if (out == NULL)
-    _exit(1);
+    _exit(SHORT);
   said->error = (coll_error)COLL_ERROR_INIT;
   said->status = work(source, out, &said->error);
   if (said->status == COLL_OK && (fflush(out) != 0 || ferror(out)))
@@ -80,6 +87,11 @@ static _Noreturn void be_child(colli_topo_work *work, const char *source, int ms
 static coll_status ended_early(const char *source, int ms, int how, coll_error *error) {
   char what[80] = "hwloc gives up";
   const char *file = colli_topo_file(source);
+  if (WIFEXITED(how) && WEXITSTATUS(how) == SHORT)
+    return colli_error_set(error, COLL_ERR_SYSTEM, "topology",
+                           "the process in which hwloc reads %s lacks memory or descriptors, or "
+                           "could not be limited; look at ulimit -a",
+                           file != NULL ? file : source);
   if (WIFSIGNALED(how) && WTERMSIG(how) == SIGALRM)
     snprintf(what, sizeof(what), "hwloc has not read it after %g s", ms / 1000.0);
   else if (WIFSIGNALED(how))
@@ -92,13 +104,17 @@ static coll_status ended_early(const char *source, int ms, int how, coll_error *
 }
 
 /* Takes what a child has reported. */
-static coll_status take(const report *said, char **bytes, size_t *nbytes, coll_error *error) {
+static coll_status take(const report *said, const char *source, char **bytes, size_t *nbytes,
+                        coll_error *error) {
   if (said->status != COLL_OK) {
     coll_error copy = said->error;
     colli_error_terminate(&copy);
     return colli_error_set(error, said->status, "topology", "%s", copy.message);
   }
-  const size_t size = said->nbytes <= MOST_RESULT_BYTES ? said->nbytes : 0;
+  const size_t size = said->nbytes;
+  if (size == 0 || size > MOST_RESULT_BYTES)
+    return colli_error_set(error, COLL_ERR_INVALID_ARGUMENT, "topology",
+                           "%s is damaged: hwloc writes over what it found there", source);
   *bytes = malloc(size + 1);
   if (*bytes == NULL)
     return colli_error_set(error, COLL_ERR_NO_MEMORY, "topology", "out of memory for a machine");
@@ -127,7 +143,7 @@ coll_status colli_topo_apart(colli_topo_work *work, const char *source, int ms, 
   while (child > 0 && waitpid(child, &how, 0) < 0 && errno == EINTR)
     ;
   if (status == COLL_OK)
-    status = atomic_load(&said->complete) ? take(said, bytes, nbytes, error)
+    status = atomic_load(&said->complete) ? take(said, source, bytes, nbytes, error)
                                           : ended_early(source, ms, how, error);
   (void)munmap(said, size);
   return status;

@@ -18,6 +18,7 @@ LIMITS = {name: resource.getrlimit(name) for name in (resource.RLIMIT_NOFILE, re
 EVENTS = ["kill", "kill_two", "freeze", "slow", "cut", "blip", "one_way", "strangers", "no_descriptors", "no_memory",
           "full_disk", "clock_step", "join", "rejoin", "corrupt"]
 
+
 class Strike:
     """When and by what which ranks were struck. Of a cut: whether it is between two hosts, and when it ended."""
 
