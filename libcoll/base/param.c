@@ -157,6 +157,11 @@ const colli_param_info colli_param_table[COLLI_PARAM_COUNT] = {
                                 "launchers."},
     [COLLI_PARAM_LOCAL_NRANKS] = {"COLL_LOCAL_NRANKS", COLLI_PARAM_INT, "", 1, INT_MAX,
                                   "Number of ranks on this host. Set by launchers."},
+    [COLLI_PARAM_CPUS] =
+        {"COLL_CPUS", COLLI_PARAM_STRING, "", 0, 0,
+         "Processors, like 0-3,8, to which a rank moves while another program uses "
+         "the one to which it is bound. Set by collrun unless --bind is given. "
+         "Empty: it stays."},
     [COLLI_PARAM_ROOT] = {"COLL_ROOT", COLLI_PARAM_STRING, "", 0, 0,
                           "Where rank 0 listens: address:port, [v6]:port or name:port. Set by "
                           "launchers."},

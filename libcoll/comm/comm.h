@@ -64,6 +64,14 @@ typedef struct colli_bell {
   bool rung; /* since a thread last entered */
 } colli_bell;
 
+/* Whether another program uses this rank's core: progress/outsider.c. */
+typedef struct colli_outsider {
+  bool here;          /* it was noticed, so waits sleep */
+  uint64_t until_ns;  /* when to look again; 0: nothing was noticed */
+  uint64_t looked_ns; /* the last look, and */
+  uint64_t ran_ns;    /* the processor time that the core's ranks had used then */
+} colli_outsider;
+
 /* How a rank waits, and how long it has polled without success: progress/. */
 typedef struct colli_watch {
   bool crowded;            /* more ranks than cores on this host: hand over, do not spin */
@@ -77,13 +85,14 @@ typedef struct colli_watch {
   unsigned turns;          /* not 0 if some were sent between the last few handovers */
   uint64_t idle_since_ns;  /* when the clock was first read after that; 0: not yet */
   uint64_t yielded_ns;     /* how long others have had the core since */
-  uint64_t now_ns;         /* last reading */
-  uint64_t control_ns;     /* when control links were last polled */
-  uint64_t waited_ns;      /* time spent inside the library, waiting: the watchdog's clock */
-  uint64_t told_ns;        /* when this rank last told the others where it waits */
-  uint64_t asked_ns;       /* when it last asked them */
-  uint64_t fresh_ns;       /* what they said before that does not count as an answer */
-  unsigned wakes;          /* the family's, when this rank last went to sleep */
+  colli_outsider outsider;
+  uint64_t now_ns;     /* last reading */
+  uint64_t control_ns; /* when control links were last polled */
+  uint64_t waited_ns;  /* time spent inside the library, waiting: the watchdog's clock */
+  uint64_t told_ns;    /* when this rank last told the others where it waits */
+  uint64_t asked_ns;   /* when it last asked them */
+  uint64_t fresh_ns;   /* what they said before that does not count as an answer */
+  unsigned wakes;      /* the family's, when this rank last went to sleep */
 } colli_watch;
 
 /* What has failed, and what is known of the other ranks: failure/. */

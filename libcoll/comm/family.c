@@ -19,6 +19,7 @@
 #include "libcoll/comm/shown.h"
 #include "libcoll/cost/links.h"
 #include "libcoll/tuning/calibration.h"
+#include "libcoll/tuning/cpu_list.h"
 #include "libcoll/tuning/locality.h"
 #include "topology/topology.h"
 
@@ -242,7 +243,7 @@ static coll_status open_trace(colli_family *family, const colli_assembly *assemb
   return COLL_OK;
 }
 
-/* Opens what settings ask for besides transports: tuner, trace, profiler. */
+/* Opens what settings ask for besides transports: tuner, trace, profiler, room to move. */
 static coll_status open_extras(colli_family *family, const colli_assembly *assembly,
                                coll_error *error) {
   const colli_params *params = assembly->params;
@@ -250,6 +251,11 @@ static coll_status open_extras(colli_family *family, const colli_assembly *assem
   if (status == COLL_OK)
     status = colli_profiler_open(params->text[COLLI_PARAM_PROFILER], family->rank, family->nranks,
                                  &family->observers, &family->profiler, error);
+  if (status == COLL_OK && *params->text[COLLI_PARAM_CPUS] &&
+      !colli_cpu_list_read(params->text[COLLI_PARAM_CPUS], &family->room.may))
+    status = colli_error_set(error, COLL_ERR_INVALID_ARGUMENT, "create",
+                             "COLL_CPUS=%s is no list of processors below %d, like 0-3,8",
+                             params->text[COLLI_PARAM_CPUS], CPU_SETSIZE);
   if (status == COLL_OK)
     status = open_trace(family, assembly, error);
   return status;

@@ -11,6 +11,7 @@
 
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 
 #include "libcoll/base/movers.h"
@@ -69,6 +70,13 @@ typedef struct colli_turns {
   pthread_cond_t next;
 } colli_turns;
 
+/* Where a rank goes while another program uses its core: progress/outsider.c. */
+typedef struct colli_room {
+  cpu_set_t may; /* the processors that its launcher allows; none: it stays */
+  cpu_set_t own; /* where it was, while it is away */
+  pid_t away;    /* the thread that is; 0: none */
+} colli_room;
+
 #define COLLI_EARLY 16 /* failures kept for communicators that this rank is still making */
 
 typedef struct colli_family {
@@ -121,8 +129,9 @@ typedef struct colli_family {
   atomic_uint wakes; /* calls of coll_wake() */
   colli_turns turns;
   _Atomic(colli_progress *) progress; /* NULL: not asked for */
-  colli_mover mover;                  /* for threads that wait elsewhere: progress/visit.c */
-  coll_comm *base; /* NULL: it is not complete, or was destroyed; changed while nothing moves */
+  colli_room room;
+  colli_mover mover; /* for threads that wait elsewhere: progress/visit.c */
+  coll_comm *base;   /* NULL: it is not complete, or was destroyed; changed while nothing moves */
 } colli_family;
 
 /* First half of creation: opens the endpoints and fills in *info (except control_addrs). */

@@ -20,6 +20,7 @@
 #include "libcoll/failure/failure.h"
 #include "libcoll/failure/notice.h"
 #include "libcoll/progress/enter.h"
+#include "libcoll/progress/outsider.h"
 #include "libcoll/progress/progress_thread.h"
 #include "libcoll/progress/visit.h"
 #include "libcoll/tuning/locality.h"
@@ -255,6 +256,7 @@ static coll_status take_apart(coll_comm *comm) {
   colli_comm_free(comm);
   if (last) {
     colli_progress_stop(family);
+    colli_outsider_leave(family);
     colli_family_free(family);
   }
   return delivered ? COLL_OK : COLL_ERR_TIMEOUT;

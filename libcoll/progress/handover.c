@@ -8,6 +8,7 @@
 
 #include "libcoll/p2p/engine.h"
 #include "libcoll/progress/family_lock.h"
+#include "libcoll/progress/outsider.h"
 
 #define SHARED_NS       1000ull /* a yield that takes longer let another process run */
 #define SPIN_LEAST      16u
@@ -31,7 +32,6 @@ static uint64_t count_sent_to_mate(const coll_comm *comm) {
  */
 void colli_handover_yield(coll_comm *comm) {
   colli_watch *w = &comm->watch;
-  uint64_t before = colli_now_ns();
   uint64_t sent = count_sent_to_mate(comm);
   if (sent != w->sent_to_mate)
     w->turns = TURNS;
@@ -40,10 +40,13 @@ void colli_handover_yield(coll_comm *comm) {
   w->sent_to_mate = sent;
   if (comm->entry.locked)
     colli_family_unlock(comm->family);
+  const uint64_t before = colli_now_ns();
   sched_yield();
+  const uint64_t away_ns = colli_now_ns() - before;
   if (comm->entry.locked)
     colli_family_lock(comm->family);
-  uint64_t away_ns = colli_now_ns() - before;
+  if (away_ns > COLLI_SLICE_NS)
+    colli_outsider_look(comm);
   if (away_ns > SHARED_NS) {
     w->spin = w->spin / 2 > SPIN_LEAST ? w->spin / 2 : SPIN_LEAST;
     w->yielded_ns += away_ns;

@@ -12,6 +12,7 @@
 #include "libcoll/failure/knock.h"
 #include "libcoll/failure/notice.h"
 #include "libcoll/failure/watchdog.h"
+#include "libcoll/progress/outsider.h"
 
 #define CONTROL_NS 500000ull /* time between polls of the control links */
 #define MAX_TOLD   4         /* how many operations, oldest first, are reported to others */
@@ -138,6 +139,8 @@ static bool advance_clock(coll_comm *comm) {
   uint64_t gap = w->now_ns ? now - w->now_ns : 0;
   w->waited_ns += gap < MAX_GAP_NS ? gap : MAX_GAP_NS;
   w->now_ns = now;
+  if (w->outsider.until_ns && now >= w->outsider.until_ns)
+    colli_outsider_over(comm);
   if (!w->idle_since_ns)
     w->idle_since_ns = now;
   if (now - w->control_ns < CONTROL_NS)

@@ -18,6 +18,7 @@
 #define POLLS_PER_WATCH 16u
 #define BURNT_NS        250000ull  /* after wasting this much time of a core, sleep */
 #define SLEEP_AFTER_NS  1000000ull /* the same if others had the core in between */
+#define OUTSIDER_POLLS  128u       /* the same while another program uses the core */
 #define SLEEP_MAX_NS    (50 * COLLI_NS_PER_MS)
 /* The same where several threads share the doorbells: this part of the wait so far, within bounds.
  */
@@ -125,9 +126,9 @@ void colli_comm_wait_a_bit(coll_comm *comm, uint64_t until_ns) {
       return;
   }
   w->elsewhere = 0;
-  if (!may_poll(w))
+  if (!may_poll(w) || (w->outsider.here && w->idle > OUTSIDER_POLLS))
     sleep_for_doorbell(comm, until_ns);
-  else if (!comm->watch.crowded && w->idle <= w->spin)
+  else if (w->outsider.here || (!comm->watch.crowded && w->idle <= w->spin))
     colli_cpu_relax();
   else
     colli_handover_yield(comm);

@@ -1,10 +1,13 @@
 /* bindings.c: to which processors ranks on this host are bound. */
+#include <errno.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "libcoll/base/error.h"
 #include "libcoll/tools/collrun/run.h"
+#include "libcoll/tuning/cpu_list.h"
 
 /* Finds the processors of each rank's core, or of its NUMA node. */
 static void find_cpus(run_job *job, const colli_topo *topo, const int *cores) {
@@ -21,26 +24,31 @@ static void find_cpus(run_job *job, const colli_topo *topo, const int *cores) {
   }
 }
 
-/* Says to which processors a rank is bound: "0-3,8". */
+/* Says to which processors a rank is bound. */
 static void print_binding(const run_job *job, int r) {
   const colli_cpus *cpus = job->ranks[r].cpus;
-  const char *comma = " ";
+  char list[1024];
   if (cpus == NULL) {
     fprintf(stderr, "collrun: rank %d is not bound\n", r);
     return;
   }
-  fprintf(stderr, "collrun: rank %d is bound to", r);
-  for (int first = 0, end; first < COLLI_CPUS_MOST; first = end + 1) {
-    for (end = first; end < COLLI_CPUS_MOST && CPU_ISSET_S(end, sizeof(*cpus), &cpus->set);)
-      end++;
-    if (end - first > 1)
-      fprintf(stderr, "%s%d-%d", comma, first, end - 1);
-    else if (end > first)
-      fprintf(stderr, "%s%d", comma, first);
-    if (end > first)
-      comma = ",";
+  colli_cpu_list_write(&cpus->set, sizeof(*cpus), list, sizeof(list));
+  fprintf(stderr, "collrun: rank %d is bound to %s\n", r, list);
+}
+
+void run_bindings_apply(const run_job *job, int r) {
+  const colli_cpus *cpus = job->ranks[r].cpus;
+  colli_cpus mine;
+  char list[1024];
+  unsetenv("COLL_CPUS");
+  if (cpus == NULL)
+    return;
+  if (job->options.bind == RUN_BIND_DEFAULT && sched_getaffinity(0, sizeof(mine), &mine.set) == 0) {
+    colli_cpu_list_write(&mine.set, sizeof(mine), list, sizeof(list));
+    setenv("COLL_CPUS", list, 1);
   }
-  fputc('\n', stderr);
+  if (sched_setaffinity(0, sizeof(*cpus), &cpus->set) != 0)
+    fprintf(stderr, "collrun: rank %d is not bound: sched_setaffinity: %s\n", r, strerror(errno));
 }
 
 void run_bindings_choose(run_job *job) {

@@ -105,6 +105,9 @@ typedef struct run_output run_output;
 /* Chooses to which processors ranks are bound, if they are. */
 void run_bindings_choose(run_job *job);
 
+/* In the child: binds a rank, and tells it where it may go if another program uses its core. */
+void run_bindings_apply(const run_job *job, int rank);
+
 /* Starts all ranks. 0; or an exit status once it has printed why, and no rank is left. */
 int run_start(run_job *job, run_output *output);
 

@@ -1,7 +1,6 @@
 /* start.c: starts the ranks. */
 #include <errno.h>
 #include <fcntl.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -85,10 +84,7 @@ static void set_place(const starter *start, int rank) {
     pass_descriptor("COLL_SECRET_FD", job->secret_fd);
   if (rank == 0 && job->root_fd >= 0)
     pass_descriptor("COLL_ROOT_FD", job->root_fd);
-  const colli_cpus *cpus = job->ranks[rank].cpus;
-  if (cpus != NULL && sched_setaffinity(0, sizeof(*cpus), &cpus->set) != 0)
-    fprintf(stderr, "collrun: rank %d is not bound: sched_setaffinity: %s\n", rank,
-            strerror(errno));
+  run_bindings_apply(job, rank);
 }
 
 /* The child: becomes the rank, or its ssh, and reports why if it cannot. */
