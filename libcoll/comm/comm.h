@@ -68,8 +68,11 @@ typedef struct colli_bell {
 typedef struct colli_outsider {
   bool here;          /* it was noticed, so waits sleep */
   uint64_t until_ns;  /* when to look again; 0: nothing was noticed */
+  uint64_t stay_ns;   /* for how long it was given way to last; 0: it is not known to be there */
   uint64_t looked_ns; /* the last look, and */
   uint64_t ran_ns;    /* the processor time that the core's ranks had used then */
+  uint64_t since_ns;  /* since then, */
+  uint64_t lost_ns;   /* so much was used by others */
 } colli_outsider;
 
 /* How a rank waits, and how long it has polled without success: progress/. */

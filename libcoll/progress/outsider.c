@@ -8,9 +8,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#define WINDOW_NS (100 * COLLI_NS_PER_MS) /* the longest time between two such yields */
-#define SLEEP_NS  (100 * COLLI_NS_PER_MS) /* how long this rank sleeps when it waits, */
-#define AWAY_NS   (2 * COLLI_NS_PER_S)    /* or is away from its core, before it looks again */
+#define GAP_NS   (50 * COLLI_NS_PER_MS)  /* so long without such a yield: nobody is there */
+#define FIRST_NS (100 * COLLI_NS_PER_MS) /* how long this rank watches before it gives way, */
+#define AGAIN_NS (20 * COLLI_NS_PER_MS)  /* and if it did so before, */
+#define LEAST_NS (200 * COLLI_NS_PER_MS) /* for how long it does, twice as long each time */
+#define MOST_NS  (1600 * COLLI_NS_PER_MS)
 
 /* The processor time that a process has used; 0 if that cannot be known. */
 static uint64_t process_ran_ns(pid_t pid) {
@@ -29,12 +31,6 @@ static uint64_t ranks_ran_ns(const colli_family *family) {
     if (family->table[r].host_id == me->host_id && family->table[r].core == me->core)
       sum += process_ran_ns(family->table[r].pid);
   return sum;
-}
-
-/* Notes how long the ranks of this core have run. */
-static void note_time(coll_comm *comm, uint64_t now_ns) {
-  comm->watch.outsider.looked_ns = now_ns;
-  comm->watch.outsider.ran_ns = ranks_ran_ns(comm->family);
 }
 
 /* Moves this thread to the processors that it may use. False if it may not, or has moved. */
@@ -56,20 +52,47 @@ static void move_back(colli_family *family) {
   room->away = 0;
 }
 
+/* Begins to add up what others use. */
+static void begin_episode(colli_outsider *o, uint64_t now_ns) {
+  o->since_ns = now_ns;
+  o->lost_ns = 0;
+}
+
+/* Adds the time since the last look as far as the ranks of this core did not use it. False: the
+ * last look was too long ago. */
+static bool add_lost(coll_comm *comm, uint64_t now_ns) {
+  colli_outsider *o = &comm->watch.outsider;
+  const uint64_t ran_ns = ranks_ran_ns(comm->family);
+  const uint64_t passed_ns = now_ns - o->looked_ns, used_ns = ran_ns - o->ran_ns;
+  o->looked_ns = now_ns;
+  o->ran_ns = ran_ns;
+  o->lost_ns += passed_ns > used_ns ? passed_ns - used_ns : 0;
+  return passed_ns <= GAP_NS;
+}
+
 void colli_outsider_look(coll_comm *comm) {
   colli_outsider *o = &comm->watch.outsider;
   const uint64_t now_ns = comm->world.now_ns(comm->world.ctx);
   if (comm->family->table[comm->family->rank].core < 0 || comm->family->room.away)
     return;
-  const uint64_t before_ns = o->ran_ns, since_ns = now_ns - o->looked_ns;
-  note_time(comm, now_ns);
-  if (since_ns > WINDOW_NS || o->ran_ns - before_ns > since_ns - since_ns / 4)
+  if (!add_lost(comm, now_ns)) {
+    begin_episode(o, now_ns);
+    o->stay_ns = 0;
+  }
+  const uint64_t most_ns = o->stay_ns ? AGAIN_NS : FIRST_NS;
+  /* To sleep costs more than to move, so without a history it takes more. */
+  const bool doubts = comm->watch.crowded && !o->stay_ns;
+  const bool is_there = o->lost_ns >= (doubts ? most_ns / 3 * 2 : most_ns / 2);
+  if (!is_there && now_ns - o->since_ns < most_ns)
     return;
-  o->here = comm->watch.crowded;
-  if (o->here)
-    o->until_ns = now_ns + SLEEP_NS;
-  else if (move_away(comm->family))
-    o->until_ns = now_ns + AWAY_NS;
+  begin_episode(o, now_ns);
+  o->stay_ns = !is_there               ? 0
+               : o->stay_ns < LEAST_NS ? LEAST_NS
+               : o->stay_ns < MOST_NS  ? 2 * o->stay_ns
+                                       : MOST_NS;
+  o->here = is_there && comm->watch.crowded;
+  if (o->here || (is_there && move_away(comm->family)))
+    o->until_ns = now_ns + o->stay_ns;
 }
 
 void colli_outsider_over(coll_comm *comm) {
@@ -78,7 +101,8 @@ void colli_outsider_over(coll_comm *comm) {
     move_back(comm->family);
   o->here = false;
   o->until_ns = 0;
-  note_time(comm, comm->watch.now_ns);
+  (void)add_lost(comm, comm->watch.now_ns);
+  begin_episode(o, comm->watch.now_ns);
 }
 
 void colli_outsider_leave(colli_family *family) {
