@@ -81,6 +81,8 @@ static const colli_affected *maybe_stopped_by(const coll_comm *comm, int base_ra
 static int blame_root(const coll_comm *comm, coll_error *record, int base_rank, bool presume) {
   char root[PROCESS_TEXT], stopped[NAME_TEXT], before[sizeof(record->message)];
   const colli_affected *affected = stopped_by(comm, base_rank);
+  if (affected && affected->status == COLL_ERR_ABORTED && !presume)
+    affected = NULL; /* an abort ends no process */
   const bool known = affected != NULL;
   if (!known && presume)
     affected = maybe_stopped_by(comm, base_rank);

@@ -43,10 +43,11 @@ uint64_t colli_cause_window_ns(const colli_family *family) {
   return CAUSE_TIMEOUTS * (uint64_t)family->params.number[COLLI_PARAM_TIMEOUT_MS] * COLLI_NS_PER_MS;
 }
 
-/* Keeps who caused a failure of some communicator of the family. */
+/* Keeps who caused a failure of some communicator of the family. A program may abort one and go on
+ * with others, so what follows there is presumed to have other causes. */
 void colli_comm_note_cause(colli_family *family, int root, const char *name,
                            const coll_error *record) {
-  if (root < 0 || !family->reports)
+  if (root < 0 || !family->reports || record->status == COLL_ERR_ABORTED)
     return;
   const uint64_t now_ns = family->world.now_ns(family->world.ctx);
   const uint64_t window_ns = colli_cause_window_ns(family);

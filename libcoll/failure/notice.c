@@ -275,7 +275,7 @@ static void check_abort(coll_comm *comm) {
   snprintf(record.message, sizeof(record.message),
            "coll_comm_abort() was called on rank %d (host %s, pid %d)", comm->rank, comm->host,
            record.peer_pid);
-  colli_comm_fail(comm, &record);
+  colli_comm_fail_for(comm, &record, comm->family->rank);
 }
 
 /* Handles all notices that have arrived, what services of other hosts have shown, closed control

@@ -31,7 +31,7 @@ coll_status coll_comm_revoke(coll_comm *comm) {
              "coll_comm_revoke() was called on rank %d (host %s, pid %d); coll_comm_shrink() makes "
              "a communicator to go on with",
              comm->rank, comm->host, record.peer_pid);
-    colli_comm_fail(comm, &record);
+    colli_comm_fail_for(comm, &record, comm->family->rank);
     COLLI_ASSERT_RANK(comm->failure.status != COLL_OK, comm->rank);
   }
   if (comm->family->ctrl && comm->world.now_ns == colli_world_real.now_ns)

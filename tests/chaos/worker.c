@@ -87,8 +87,8 @@ static coll_status run_and_compare(struct worker *worker, const struct call *cal
   return status;
 }
 
-/* Notes the failure of a call on a communicator. A shortage is the fault of the rank that has it.
- */
+/* Notes the failure of a call on a communicator, and ends the whole one on all ranks: the others do
+ * not learn of a call that was refused here. A shortage is the fault of the rank that has it. */
 static void note(struct worker *worker, const coll_comm *comm) {
   struct timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
@@ -102,6 +102,7 @@ static void note(struct worker *worker, const coll_comm *comm) {
   worker->culprit = -1;
   if (culprit >= 0)
     coll_comm_origin_rank(comm, culprit, &worker->culprit);
+  coll_comm_revoke(worker->comm);
 }
 
 /* Halves of the communicator make a collective each. */
@@ -122,11 +123,8 @@ static coll_status split_and_run(struct worker *worker, uint64_t seed, enum kind
   if (call.kind == SPLIT)
     call.kind = ALLREDUCE;
   status = run_and_compare(worker, &call, half);
-  /* The ranks of the other half, and those who are done here, must learn of it. */
-  if (status != COLL_OK) {
-    note(worker, half);
-    coll_comm_revoke(worker->comm);
-  }
+  if (status != COLL_OK)
+    note(worker, half); /* the ranks of the other half, and those who are done here, learn of it */
   coll_comm_destroy(&half);
   return status;
 }

@@ -171,6 +171,41 @@ Test(split_failures, left_at_once, .timeout = 60) {
   cr_assert_eq(run_processes(3, NULL, left_at_once, NULL, 30, NULL), 0);
 }
 
+/* Rank 0 revokes a communicator, therefore the last rank leaves another one, in which rank 0 is
+ * not: whoever waits there is told about rank 0. */
+static int left_after_a_revocation(coll_comm *comm, int rank, int nranks, void *arg) {
+  (void)arg;
+  coll_comm *all = NULL, *others = NULL;
+  coll_error error = COLL_ERROR_INIT;
+  int value = 7;
+  RANK_OK(coll_comm_dup(comm, NULL, &all));
+  RANK_OK(coll_comm_split(comm, rank == 0 ? COLL_NO_COLOR : 0, 0, NULL, &others));
+  if (rank == 0)
+    RANK_OK(coll_comm_revoke(all));
+  if (rank == nranks - 1) {
+    coll_status status = COLL_OK;
+    while (status == COLL_OK)
+      status = coll_barrier(all);
+    RANK_CHECK(status == COLL_ERR_ABORTED);
+    coll_comm_destroy(&others);
+  } else if (rank > 0) {
+    RANK_CHECK(coll_allreduce(&value, &value, 1, COLL_INT32, COLL_SUM, others) == COLL_ERR_ABORTED);
+    RANK_CHECK(coll_last_error(others, &error) == COLL_OK);
+    RANK_CHECK(error.peer == -1 && strstr(error.message, "rank 0 of \"world\"") &&
+               strstr(error.message, "to blame: it stopped rank") &&
+               strstr(error.message, "coll_comm_revoke()"));
+  }
+  RANK_CHECK(family_exercise(comm, 100, 3) == 0);
+  coll_comm_destroy(&others);
+  coll_comm_destroy(&all);
+  return 0;
+}
+
+Test(split_failures, left_after_a_revocation, .timeout = 60) {
+  cr_assert_eq(run_threads(3, NULL, left_after_a_revocation, NULL), 0);
+  cr_assert_eq(run_processes(4, NULL, left_after_a_revocation, NULL, 30, NULL), 0);
+}
+
 /* Waits until `comm` fails, and checks whom it blames. */
 static int wait_for_loss(coll_comm *comm, int rank, int dead) {
   coll_status status = COLL_OK;
