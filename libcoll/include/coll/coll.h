@@ -58,9 +58,11 @@
  * checks and keeps its arguments; the contents of the buffers may change between runs.
  *
  * Errors of every form: INVALID_ARGUMENT (found before anything is sent), INVALID_USAGE (another
- * thread inside), NO_MEMORY, UNSUPPORTED (_on_stream). These revoke the communicator and leave
- * receive buffers undefined: TIMEOUT, PEER_LOST, MISMATCH (not of a receive), ABORTED, PROTOCOL,
- * SYSTEM, UNREACHABLE. If an operation lists errors, they are additional to these.
+ * thread inside), NO_MEMORY, UNSUPPORTED (_on_stream). The others do not learn of these, and wait:
+ * call again, or coll_comm_revoke(). These revoke the communicator and leave receive buffers
+ * undefined: TIMEOUT, PEER_LOST, MISMATCH (not of a receive), ABORTED, PROTOCOL, SYSTEM,
+ * UNREACHABLE, and NO_MEMORY after something was sent. If an operation lists errors, they are
+ * additional to these.
  *
  * Send and receive buffers are disjoint, or equal where an operation says "in place". They may be
  * NULL if they hold 0 elements. displs[r] is the element of the buffer at which rank r's block
