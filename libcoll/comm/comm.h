@@ -66,13 +66,12 @@ typedef struct colli_bell {
 
 /* Whether another program uses this rank's core: progress/outsider.c. */
 typedef struct colli_outsider {
-  bool here;          /* it was noticed, so waits sleep */
-  uint64_t until_ns;  /* when to look again; 0: nothing was noticed */
-  uint64_t stay_ns;   /* for how long it was given way to last; 0: it is not known to be there */
-  uint64_t looked_ns; /* the last look, and */
-  uint64_t ran_ns;    /* the processor time that the core's ranks had used then */
-  uint64_t since_ns;  /* since then, */
-  uint64_t lost_ns;   /* so much was used by others */
+  bool gives_way;
+  bool sleeps;      /* by sleeping while it waits */
+  uint64_t next_ns; /* when to look again */
+  uint64_t stay_ns; /* for how long it gave way last; 0: the last look found nothing */
+  uint64_t looked_ns, ran_ns, interruptions; /* the last look, and what was counted so far then */
+  unsigned long_yields;                      /* since then */
 } colli_outsider;
 
 /* How a rank waits, and how long it has polled without success: progress/. */

@@ -1,18 +1,22 @@
 /*
- * outsider.c: whether another program uses this rank's core (docs/decisions/outsiders.md). Somebody
- * had the core all the time between two long yields, since this rank was always ready to run. If
- * the ranks of that core did not use the processor for so long, somebody else did.
+ * outsider.c: whether another program uses this rank's core (docs/decisions/outsiders.md). What the
+ * ranks of the core have not used of the time since the last look is lost: the core was idle, or
+ * somebody else had it. If this rank was often interrupted meanwhile, or lost the core when it
+ * yielded, it was somebody else.
  */
 #include "libcoll/progress/outsider.h"
 
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
-#define GAP_NS   (50 * COLLI_NS_PER_MS)  /* so long without such a yield: nobody is there */
-#define FIRST_NS (100 * COLLI_NS_PER_MS) /* how long this rank watches before it gives way, */
-#define AGAIN_NS (20 * COLLI_NS_PER_MS)  /* and if it did so before, */
-#define LEAST_NS (200 * COLLI_NS_PER_MS) /* for how long it does, twice as long each time */
-#define MOST_NS  (1600 * COLLI_NS_PER_MS)
+#define LOOK_NS      (25 * COLLI_NS_PER_MS)   /* from one look to the next, */
+#define LONG_LOOK_NS (100 * COLLI_NS_PER_MS)  /* also where giving way costs much */
+#define LATE_NS      (200 * COLLI_NS_PER_MS)  /* a look after so long says nothing */
+#define SLICE_NS     (16 * COLLI_NS_PER_MS)   /* how seldom at most this rank loses the core */
+#define SLEEPS_NS    (200 * COLLI_NS_PER_MS)  /* how long it sleeps when it waits, */
+#define AWAY_NS      (2000 * COLLI_NS_PER_MS) /* or is away, before it looks again; twice as long */
+#define MOST_TIMES   4                        /* each time, up to so many times as long */
 
 /* The processor time that a process has used; 0 if that cannot be known. */
 static uint64_t process_ran_ns(pid_t pid) {
@@ -31,6 +35,27 @@ static uint64_t ranks_ran_ns(const colli_family *family) {
     if (family->table[r].host_id == me->host_id && family->table[r].core == me->core)
       sum += process_ran_ns(family->table[r].pid);
   return sum;
+}
+
+/* How often the kernel has taken the core from this thread. */
+static uint64_t count_interruptions(void) {
+  struct rusage usage;
+  return getrusage(RUSAGE_THREAD, &usage) == 0 ? (uint64_t)usage.ru_nivcsw : 0;
+}
+
+/* Whether another program has used most of the core, or a good part, since the last look. */
+static bool is_there(coll_comm *comm, uint64_t now_ns, bool most) {
+  colli_outsider *o = &comm->watch.outsider;
+  const uint64_t ran_ns = ranks_ran_ns(comm->family), interruptions = count_interruptions();
+  const uint64_t passed_ns = now_ns - o->looked_ns, used_ns = ran_ns - o->ran_ns;
+  const uint64_t taken = interruptions - o->interruptions + o->long_yields;
+  const uint64_t lost_ns = passed_ns > used_ns ? passed_ns - used_ns : 0;
+  o->looked_ns = now_ns;
+  o->ran_ns = ran_ns;
+  o->interruptions = interruptions;
+  o->long_yields = 0;
+  return passed_ns < LATE_NS && taken * SLICE_NS >= passed_ns &&
+         lost_ns >= (most ? passed_ns / 3 * 2 : passed_ns / 4);
 }
 
 /* Moves this thread to the processors that it may use. False if it may not, or has moved. */
@@ -52,57 +77,48 @@ static void move_back(colli_family *family) {
   room->away = 0;
 }
 
-/* Begins to add up what others use. */
-static void begin_episode(colli_outsider *o, uint64_t now_ns) {
-  o->since_ns = now_ns;
-  o->lost_ns = 0;
+/* Moves away, or else sleeps from now on when it waits, if ranks share cores. */
+static void give_way(coll_comm *comm) {
+  colli_outsider *o = &comm->watch.outsider;
+  const bool moves = move_away(comm->family);
+  if (!moves && !comm->watch.crowded)
+    return;
+  const uint64_t least_ns = moves ? AWAY_NS : SLEEPS_NS, next_ns = 2 * o->stay_ns;
+  o->stay_ns = next_ns < least_ns                ? least_ns
+               : next_ns < MOST_TIMES * least_ns ? next_ns
+                                                 : MOST_TIMES * least_ns;
+  o->sleeps = !moves;
+  o->gives_way = true;
 }
 
-/* Adds the time since the last look as far as the ranks of this core did not use it. False: the
- * last look was too long ago. */
-static bool add_lost(coll_comm *comm, uint64_t now_ns) {
+/* Returns to its core, in order to look again. */
+static void come_back(coll_comm *comm) {
   colli_outsider *o = &comm->watch.outsider;
-  const uint64_t ran_ns = ranks_ran_ns(comm->family);
-  const uint64_t passed_ns = now_ns - o->looked_ns, used_ns = ran_ns - o->ran_ns;
-  o->looked_ns = now_ns;
-  o->ran_ns = ran_ns;
-  o->lost_ns += passed_ns > used_ns ? passed_ns - used_ns : 0;
-  return passed_ns <= GAP_NS;
+  if (!o->sleeps)
+    move_back(comm->family);
+  o->gives_way = o->sleeps = false;
 }
 
 void colli_outsider_look(coll_comm *comm) {
   colli_outsider *o = &comm->watch.outsider;
-  const uint64_t now_ns = comm->world.now_ns(comm->world.ctx);
-  if (comm->family->table[comm->family->rank].core < 0 || comm->family->room.away)
+  const uint64_t now_ns = comm->watch.now_ns;
+  const bool can_move = CPU_COUNT(&comm->family->room.may) > 0;
+  const bool there = is_there(comm, now_ns, !can_move && !o->stay_ns);
+  if (comm->family->table[comm->family->rank].core < 0 || !colli_world_is_real(&comm->world)) {
+    o->next_ns = UINT64_MAX; /* it is not bound */
     return;
-  if (!add_lost(comm, now_ns)) {
-    begin_episode(o, now_ns);
-    o->stay_ns = 0;
   }
-  const uint64_t most_ns = o->stay_ns ? AGAIN_NS : FIRST_NS;
-  /* To sleep costs more than to move, so without a history it takes more. */
-  const bool doubts = comm->watch.crowded && !o->stay_ns;
-  const bool is_there = o->lost_ns >= (doubts ? most_ns / 3 * 2 : most_ns / 2);
-  if (!is_there && now_ns - o->since_ns < most_ns)
-    return;
-  begin_episode(o, now_ns);
-  o->stay_ns = !is_there               ? 0
-               : o->stay_ns < LEAST_NS ? LEAST_NS
-               : o->stay_ns < MOST_NS  ? 2 * o->stay_ns
-                                       : MOST_NS;
-  o->here = is_there && comm->watch.crowded;
-  if (o->here || (is_there && move_away(comm->family)))
-    o->until_ns = now_ns + o->stay_ns;
-}
-
-void colli_outsider_over(coll_comm *comm) {
-  colli_outsider *o = &comm->watch.outsider;
-  if (!o->here)
-    move_back(comm->family);
-  o->here = false;
-  o->until_ns = 0;
-  (void)add_lost(comm, comm->watch.now_ns);
-  begin_episode(o, comm->watch.now_ns);
+  if (o->gives_way)
+    come_back(comm);
+  else if (comm->family->room.away) /* because of another communicator of this family */
+    o->stay_ns = 0;
+  else if (there)
+    give_way(comm);
+  else
+    o->stay_ns = 0;
+  o->next_ns = now_ns + (o->gives_way             ? o->stay_ns
+                         : can_move || o->stay_ns ? LOOK_NS
+                                                  : LONG_LOOK_NS);
 }
 
 void colli_outsider_leave(colli_family *family) {

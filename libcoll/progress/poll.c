@@ -139,8 +139,8 @@ static bool advance_clock(coll_comm *comm) {
   uint64_t gap = w->now_ns ? now - w->now_ns : 0;
   w->waited_ns += gap < MAX_GAP_NS ? gap : MAX_GAP_NS;
   w->now_ns = now;
-  if (w->outsider.until_ns && now >= w->outsider.until_ns)
-    colli_outsider_over(comm);
+  if (now >= w->outsider.next_ns)
+    colli_outsider_look(comm);
   if (!w->idle_since_ns)
     w->idle_since_ns = now;
   if (now - w->control_ns < CONTROL_NS)
