@@ -64,16 +64,6 @@ typedef struct colli_bell {
   bool rung; /* since a thread last entered */
 } colli_bell;
 
-/* Whether another program uses this rank's core: progress/outsider.c. */
-typedef struct colli_outsider {
-  bool gives_way;
-  bool sleeps;      /* by sleeping while it waits */
-  uint64_t next_ns; /* when to look again */
-  uint64_t stay_ns; /* for how long it gave way last; 0: the last look found nothing */
-  uint64_t looked_ns, ran_ns, interruptions; /* the last look, and what was counted so far then */
-  unsigned long_yields;                      /* since then */
-} colli_outsider;
-
 /* How a rank waits, and how long it has polled without success: progress/. */
 typedef struct colli_watch {
   bool crowded;            /* more ranks than cores on this host: hand over, do not spin */
@@ -87,14 +77,13 @@ typedef struct colli_watch {
   unsigned turns;          /* not 0 if some were sent between the last few handovers */
   uint64_t idle_since_ns;  /* when the clock was first read after that; 0: not yet */
   uint64_t yielded_ns;     /* how long others have had the core since */
-  colli_outsider outsider;
-  uint64_t now_ns;     /* last reading */
-  uint64_t control_ns; /* when control links were last polled */
-  uint64_t waited_ns;  /* time spent inside the library, waiting: the watchdog's clock */
-  uint64_t told_ns;    /* when this rank last told the others where it waits */
-  uint64_t asked_ns;   /* when it last asked them */
-  uint64_t fresh_ns;   /* what they said before that does not count as an answer */
-  unsigned wakes;      /* the family's, when this rank last went to sleep */
+  uint64_t now_ns;         /* last reading */
+  uint64_t control_ns;     /* when control links were last polled */
+  uint64_t waited_ns;      /* time spent inside the library, waiting: the watchdog's clock */
+  uint64_t told_ns;        /* when this rank last told the others where it waits */
+  uint64_t asked_ns;       /* when it last asked them */
+  uint64_t fresh_ns;       /* what they said before that does not count as an answer */
+  unsigned wakes;          /* the family's, when this rank last went to sleep */
 } colli_watch;
 
 /* What has failed, and what is known of the other ranks: failure/. */

@@ -252,7 +252,7 @@ static coll_status open_extras(colli_family *family, const colli_assembly *assem
     status = colli_profiler_open(params->text[COLLI_PARAM_PROFILER], family->rank, family->nranks,
                                  &family->observers, &family->profiler, error);
   if (status == COLL_OK && *params->text[COLLI_PARAM_CPUS] &&
-      !colli_cpu_list_read(params->text[COLLI_PARAM_CPUS], &family->room.may))
+      !colli_cpu_list_read(params->text[COLLI_PARAM_CPUS], &family->outsider.may))
     status = colli_error_set(error, COLL_ERR_INVALID_ARGUMENT, "create",
                              "COLL_CPUS=%s is no list of processors below %d, like 0-3,8",
                              params->text[COLLI_PARAM_CPUS], CPU_SETSIZE);

@@ -70,12 +70,18 @@ typedef struct colli_turns {
   pthread_cond_t next;
 } colli_turns;
 
-/* Where a rank goes while another program uses its core: progress/outsider.c. */
-typedef struct colli_room {
-  cpu_set_t may; /* the processors that its launcher allows; none: it stays */
-  cpu_set_t own; /* where it was, while it is away */
-  pid_t away;    /* the thread that is; 0: none */
-} colli_room;
+/* Whether another program uses this rank's core, and where the rank goes then:
+ * progress/outsider.c. */
+typedef struct colli_outsider {
+  cpu_set_t may;    /* the processors to which its launcher allows it to move; none: it stays */
+  cpu_set_t own;    /* where it was, while it is away */
+  pid_t away;       /* the thread that is; 0: none */
+  bool sleeps;      /* the rank gives way by sleeping while it waits */
+  uint64_t next_ns; /* when to look again */
+  uint64_t stay_ns; /* for how long it gave way last; 0: the last look found nothing */
+  uint64_t looked_ns, ran_ns, interruptions; /* the last look, and what was counted so far then */
+  unsigned long_yields;                      /* since then */
+} colli_outsider;
 
 #define COLLI_EARLY 16 /* failures kept for communicators that this rank is still making */
 
@@ -129,7 +135,7 @@ typedef struct colli_family {
   atomic_uint wakes; /* calls of coll_wake() */
   colli_turns turns;
   _Atomic(colli_progress *) progress; /* NULL: not asked for */
-  colli_room room;
+  colli_outsider outsider;
   colli_mover mover; /* for threads that wait elsewhere: progress/visit.c */
   coll_comm *base;   /* NULL: it is not complete, or was destroyed; changed while nothing moves */
 } colli_family;

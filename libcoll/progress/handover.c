@@ -45,7 +45,7 @@ void colli_handover_yield(coll_comm *comm) {
   const uint64_t away_ns = colli_now_ns() - before;
   if (comm->entry.locked)
     colli_family_lock(comm->family);
-  w->outsider.long_yields += away_ns > COLLI_LONG_YIELD_NS;
+  comm->family->outsider.long_yields += away_ns > COLLI_LONG_YIELD_NS;
   if (away_ns > SHARED_NS) {
     w->spin = w->spin / 2 > SPIN_LEAST ? w->spin / 2 : SPIN_LEAST;
     w->yielded_ns += away_ns;

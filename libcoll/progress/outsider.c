@@ -37,16 +37,16 @@ static uint64_t ranks_ran_ns(const colli_family *family) {
   return sum;
 }
 
-/* How often the kernel has taken the core from this thread. */
+/* How often the kernel has taken the core from this process. */
 static uint64_t count_interruptions(void) {
   struct rusage usage;
-  return getrusage(RUSAGE_THREAD, &usage) == 0 ? (uint64_t)usage.ru_nivcsw : 0;
+  return getrusage(RUSAGE_SELF, &usage) == 0 ? (uint64_t)usage.ru_nivcsw : 0;
 }
 
 /* Whether another program has used most of the core, or a good part, since the last look. */
-static bool is_there(coll_comm *comm, uint64_t now_ns, bool most) {
-  colli_outsider *o = &comm->watch.outsider;
-  const uint64_t ran_ns = ranks_ran_ns(comm->family), interruptions = count_interruptions();
+static bool is_there(colli_family *family, uint64_t now_ns, bool most) {
+  colli_outsider *o = &family->outsider;
+  const uint64_t ran_ns = ranks_ran_ns(family), interruptions = count_interruptions();
   const uint64_t passed_ns = now_ns - o->looked_ns, used_ns = ran_ns - o->ran_ns;
   const uint64_t taken = interruptions - o->interruptions + o->long_yields;
   const uint64_t lost_ns = passed_ns > used_ns ? passed_ns - used_ns : 0;
@@ -58,69 +58,54 @@ static bool is_there(coll_comm *comm, uint64_t now_ns, bool most) {
          lost_ns >= (most ? passed_ns / 3 * 2 : passed_ns / 4);
 }
 
-/* Moves this thread to the processors that it may use. False if it may not, or has moved. */
-static bool move_away(colli_family *family) {
-  colli_room *room = &family->room;
-  if (CPU_COUNT(&room->may) == 0 || room->away ||
-      sched_getaffinity(0, sizeof(room->own), &room->own) != 0 ||
-      sched_setaffinity(0, sizeof(room->may), &room->may) != 0)
+/* Moves this thread to the processors that it may use. False if it may not. */
+static bool move_away(colli_outsider *o) {
+  if (CPU_COUNT(&o->may) == 0 || sched_getaffinity(0, sizeof(o->own), &o->own) != 0 ||
+      sched_setaffinity(0, sizeof(o->may), &o->may) != 0)
     return false;
-  room->away = gettid();
+  o->away = gettid();
   return true;
 }
 
-/* Moves the thread that has moved away back to its core. */
-static void move_back(colli_family *family) {
-  colli_room *room = &family->room;
-  if (room->away)
-    (void)sched_setaffinity(room->away, sizeof(room->own), &room->own); /* it may have ended */
-  room->away = 0;
-}
-
 /* Moves away, or else sleeps from now on when it waits, if ranks share cores. */
-static void give_way(coll_comm *comm) {
-  colli_outsider *o = &comm->watch.outsider;
-  const bool moves = move_away(comm->family);
-  if (!moves && !comm->watch.crowded)
+static void give_way(colli_outsider *o, bool crowded) {
+  const bool moves = move_away(o);
+  if (!moves && !crowded)
     return;
   const uint64_t least_ns = moves ? AWAY_NS : SLEEPS_NS, next_ns = 2 * o->stay_ns;
   o->stay_ns = next_ns < least_ns                ? least_ns
                : next_ns < MOST_TIMES * least_ns ? next_ns
                                                  : MOST_TIMES * least_ns;
   o->sleeps = !moves;
-  o->gives_way = true;
 }
 
 /* Returns to its core, in order to look again. */
-static void come_back(coll_comm *comm) {
-  colli_outsider *o = &comm->watch.outsider;
-  if (!o->sleeps)
-    move_back(comm->family);
-  o->gives_way = o->sleeps = false;
+static void come_back(colli_outsider *o) {
+  if (o->away)
+    (void)sched_setaffinity(o->away, sizeof(o->own), &o->own); /* the thread may have ended */
+  o->away = 0;
+  o->sleeps = false;
 }
 
 void colli_outsider_look(coll_comm *comm) {
-  colli_outsider *o = &comm->watch.outsider;
+  colli_outsider *o = &comm->family->outsider;
   const uint64_t now_ns = comm->watch.now_ns;
-  const bool can_move = CPU_COUNT(&comm->family->room.may) > 0;
-  const bool there = is_there(comm, now_ns, !can_move && !o->stay_ns);
+  const bool can_move = CPU_COUNT(&o->may) > 0;
   if (comm->family->table[comm->family->rank].core < 0 || !colli_world_is_real(&comm->world)) {
     o->next_ns = UINT64_MAX; /* it is not bound */
     return;
   }
-  if (o->gives_way)
-    come_back(comm);
-  else if (comm->family->room.away) /* because of another communicator of this family */
-    o->stay_ns = 0;
+  const bool there = is_there(comm->family, now_ns, !can_move && !o->stay_ns);
+  if (o->away || o->sleeps)
+    come_back(o);
   else if (there)
-    give_way(comm);
+    give_way(o, comm->watch.crowded);
   else
     o->stay_ns = 0;
-  o->next_ns = now_ns + (o->gives_way             ? o->stay_ns
-                         : can_move || o->stay_ns ? LOOK_NS
-                                                  : LONG_LOOK_NS);
+  const bool gives_way = o->away || o->sleeps;
+  o->next_ns = now_ns + (gives_way ? o->stay_ns : can_move || o->stay_ns ? LOOK_NS : LONG_LOOK_NS);
 }
 
 void colli_outsider_leave(colli_family *family) {
-  move_back(family);
+  come_back(&family->outsider);
 }

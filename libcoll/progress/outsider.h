@@ -13,7 +13,7 @@
 #define COLLI_LONG_YIELD_NS 1000000ull /* a yield that takes longer let something else compute */
 
 /* Looks who has had the core since the last look, and gives way to others or comes back. Due at
- * watch.outsider.next_ns. */
+ * family->outsider.next_ns; called by a thread that waits, which is the one that moves. */
 void colli_outsider_look(coll_comm *comm);
 
 /* The family ends: this rank returns to its core. */

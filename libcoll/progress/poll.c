@@ -139,8 +139,6 @@ static bool advance_clock(coll_comm *comm) {
   uint64_t gap = w->now_ns ? now - w->now_ns : 0;
   w->waited_ns += gap < MAX_GAP_NS ? gap : MAX_GAP_NS;
   w->now_ns = now;
-  if (now >= w->outsider.next_ns)
-    colli_outsider_look(comm);
   if (!w->idle_since_ns)
     w->idle_since_ns = now;
   if (now - w->control_ns < CONTROL_NS)
@@ -172,6 +170,8 @@ int colli_comm_watch(coll_comm *comm) {
     moved |= check_deadlines(comm);
     moved |= tend_messages(comm);
     colli_movers_move(&comm->family->mover);
+    if (comm->watch.now_ns >= comm->family->outsider.next_ns)
+      colli_outsider_look(comm);
   }
   return moved | (comm->failure.status != before);
 }

@@ -126,9 +126,9 @@ void colli_comm_wait_a_bit(coll_comm *comm, uint64_t until_ns) {
       return;
   }
   w->elsewhere = 0;
-  if (!may_poll(w) || (w->outsider.sleeps && w->idle > OUTSIDER_POLLS))
+  if (!may_poll(w) || (comm->family->outsider.sleeps && w->idle > OUTSIDER_POLLS))
     sleep_for_doorbell(comm, until_ns);
-  else if (w->outsider.sleeps || (!comm->watch.crowded && w->idle <= w->spin))
+  else if (comm->family->outsider.sleeps || (!comm->watch.crowded && w->idle <= w->spin))
     colli_cpu_relax();
   else
     colli_handover_yield(comm);

@@ -65,7 +65,7 @@ static pid_t start_outsider(const scene *s) {
 
 /* Whether this rank gives way. */
 static bool gives_way(const scene *s, const coll_comm *comm) {
-  return *s->cpus != '\0' ? count_cpus() > 1 : comm->watch.outsider.sleeps;
+  return *s->cpus != '\0' ? count_cpus() > 1 : comm->family->outsider.sleeps;
 }
 
 /* A communicator of the same ranks, each bound to a core. */
