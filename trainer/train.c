@@ -178,12 +178,13 @@ static bool test_model(worker *w, const float *params, fail *why) {
 /* Adds up the sums of all ranks and computes means. */
 static bool summarise(worker *w, double seconds, epoch_result *result, fail *why) {
   sums all;
+  w->sums.epoch_s = seconds;
   coll_status status =
       coll_allreduce(&w->sums, &all, sizeof(all) / sizeof(double), COLL_FLOAT64, COLL_SUM, w->comm);
   if (!succeeded(why, w->comm, status, "summing losses"))
     return false;
   /* After a loss, the ranks that are left may have trained on none of the epoch's samples. */
-  double trained = all.samples > 0 ? all.samples : 1, whole = seconds * w->nranks;
+  double trained = all.samples > 0 ? all.samples : 1, whole = all.epoch_s;
   *result = (epoch_result){.epoch = w->epochs_done + 1,
                            .ranks = w->nranks,
                            .train_loss = all.loss / trained,
@@ -192,9 +193,9 @@ static bool summarise(worker *w, double seconds, epoch_result *result, fail *why
                            .test_accuracy = all.test_correct / all.tested,
                            .seconds = seconds,
                            .samples_per_s = seconds > 0 ? all.samples / seconds : 0.0,
-                           .wait_share = seconds > 0 ? all.waited_s / whole : 0.0,
-                           .slowed_share = seconds > 0 ? all.slowed_s / whole : 0.0,
-                           .compute_share = seconds > 0 ? all.compute_s / whole : 0.0,
+                           .wait_share = whole > 0 ? all.waited_s / whole : 0.0,
+                           .slowed_share = whole > 0 ? all.slowed_s / whole : 0.0,
+                           .compute_share = whole > 0 ? all.compute_s / whole : 0.0,
                            .sent_bytes = all.sent_bytes,
                            .optimizer_bytes = w->optimizer_bytes,
                            .notes = w->notes};

@@ -19,6 +19,7 @@ typedef struct sums {
   double compute_s;              /* time in the model and the optimizer */
   double waited_s;               /* time waiting for other ranks */
   double slowed_s;               /* time asleep because of --slow; in neither of the above */
+  double epoch_s;                /* time since the epoch began, by this rank's clock */
   double sent_bytes;             /* passed to libcoll, counted as the strategy defines it */
   double test_loss, test_correct, tested; /* of the test after the epoch, and its samples */
 } sums;
