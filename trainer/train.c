@@ -176,29 +176,29 @@ static bool test_model(worker *w, const float *params, fail *why) {
 }
 
 /* Adds up the sums of all ranks and computes means. */
-static bool summarise(worker *w, double seconds, epoch_result *result, fail *why) {
+static bool summarise(worker *w, epoch_result *result, fail *why) {
   sums all;
-  w->sums.epoch_s = seconds;
   coll_status status =
       coll_allreduce(&w->sums, &all, sizeof(all) / sizeof(double), COLL_FLOAT64, COLL_SUM, w->comm);
   if (!succeeded(why, w->comm, status, "summing losses"))
     return false;
   /* After a loss, the ranks that are left may have trained on none of the epoch's samples. */
   double trained = all.samples > 0 ? all.samples : 1, whole = all.epoch_s;
-  *result = (epoch_result){.epoch = w->epochs_done + 1,
-                           .ranks = w->nranks,
-                           .train_loss = all.loss / trained,
-                           .train_accuracy = all.correct / trained,
-                           .test_loss = all.test_loss / all.tested,
-                           .test_accuracy = all.test_correct / all.tested,
-                           .seconds = seconds,
-                           .samples_per_s = seconds > 0 ? all.samples / seconds : 0.0,
-                           .wait_share = whole > 0 ? all.waited_s / whole : 0.0,
-                           .slowed_share = whole > 0 ? all.slowed_s / whole : 0.0,
-                           .compute_share = whole > 0 ? all.compute_s / whole : 0.0,
-                           .sent_bytes = all.sent_bytes,
-                           .optimizer_bytes = w->optimizer_bytes,
-                           .notes = w->notes};
+  *result =
+      (epoch_result){.epoch = w->epochs_done + 1,
+                     .ranks = w->nranks,
+                     .train_loss = all.loss / trained,
+                     .train_accuracy = all.correct / trained,
+                     .test_loss = all.test_loss / all.tested,
+                     .test_accuracy = all.test_correct / all.tested,
+                     .seconds = w->sums.epoch_s,
+                     .samples_per_s = w->sums.epoch_s > 0 ? all.samples / w->sums.epoch_s : 0.0,
+                     .wait_share = whole > 0 ? all.waited_s / whole : 0.0,
+                     .slowed_share = whole > 0 ? all.slowed_s / whole : 0.0,
+                     .compute_share = whole > 0 ? all.compute_s / whole : 0.0,
+                     .sent_bytes = all.sent_bytes,
+                     .optimizer_bytes = w->optimizer_bytes,
+                     .notes = w->notes};
   why->everywhere = true; /* all ranks have the same sums */
   if (all.tested != (double)w->data->test.count)
     return fail_set(why, "%.0f of %zu test samples were tested: a bug in the trainer", all.tested,
@@ -294,11 +294,10 @@ static bool train_epoch(trainer *t, fail *why) {
   if (w->step < steps && !(s->epoch ? s->epoch(w, why) : worker_each_step(w, s->step, why)))
     return false;
   w->step = steps; /* if a rank is lost from here on, no step is repeated */
-  double seconds = clock_s() - w->begin_s;
+  w->sums.epoch_s = clock_s() - w->begin_s;
   const float *params = settle(w, why);
   return params && worker_gather_pending(w, why) && test_model(w, params, why) &&
-         summarise(w, seconds, &result, why) &&
-         check_weights(w, params, &result.weights_hash, why) &&
+         summarise(w, &result, why) && check_weights(w, params, &result.weights_hash, why) &&
          finish_epoch(t, params, &result, why);
 }
 

@@ -76,13 +76,15 @@ static const colli_affected *maybe_stopped_by(const coll_comm *comm, int base_ra
 
 /*
  * Makes a record that blames `base_rank`, which does not come, one about the failure that stopped
- * that rank, with the previous message behind. Returns the rank to blame.
+ * that rank, with the previous message behind. Only if it `aborts`, that may be an abort. Returns
+ * the rank to blame.
  */
-static int blame_root(const coll_comm *comm, coll_error *record, int base_rank, bool presume) {
+static int blame_root(const coll_comm *comm, coll_error *record, int base_rank, bool presume,
+                      bool aborts) {
   char root[PROCESS_TEXT], stopped[NAME_TEXT], before[sizeof(record->message)];
   const colli_affected *affected = stopped_by(comm, base_rank);
-  if (affected && affected->status == COLL_ERR_ABORTED && !presume)
-    affected = NULL; /* an abort ends no process */
+  if (affected && affected->status == COLL_ERR_ABORTED && !aborts)
+    affected = NULL;
   const bool known = affected != NULL;
   if (!known && presume)
     affected = maybe_stopped_by(comm, base_rank);
@@ -103,7 +105,8 @@ static int blame_root(const coll_comm *comm, coll_error *record, int base_rank, 
 int colli_blame_departed(const coll_comm *comm, coll_error *record, bool gone) {
   if (record->peer < 0 || record->status != COLL_ERR_PEER_LOST)
     return -1;
-  return blame_root(comm, record, colli_comm_base_rank(comm, record->peer), !gone);
+  /* An abort may make a rank leave; it ends no process. */
+  return blame_root(comm, record, colli_comm_base_rank(comm, record->peer), !gone, !gone);
 }
 
 /* ---- the search ------------------------------------------------------------------------------ */
@@ -273,7 +276,7 @@ static int describe_verdict(const search *s, coll_error *record, const coll_requ
   if (here && op->coll != COLLI_SENDRECV && !(hold && hold->uid == s->comm->uid)) {
     colli_answer_text(s->comm, op, record->peer, record->message, sizeof(record->message));
     if (!hold)
-      return blame_root(s->comm, record, rank, true);
+      return blame_root(s->comm, record, rank, true, false);
     say(record, "; it waits for %s in %s on \"%s\"", whom_text(s, hold, who), hold->text,
         hold->name);
     return next_of(s, rank) == rank ? rank : -1;
@@ -289,7 +292,7 @@ static int describe_verdict(const search *s, coll_error *record, const coll_requ
   say(record, "%s", seen);
   describe_way(s, record, rank, own_text);
   say_end(s->comm, record, op);
-  return blame_root(s->comm, record, rank, true);
+  return blame_root(s->comm, record, rank, true, false);
 }
 
 void colli_blame_timed_out(coll_comm *comm, const coll_request *op) {

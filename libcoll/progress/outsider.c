@@ -6,6 +6,7 @@
  */
 #include "libcoll/progress/outsider.h"
 
+#include <signal.h>
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
@@ -58,9 +59,11 @@ static bool is_there(colli_family *family, uint64_t now_ns, bool most) {
          lost_ns >= (most ? passed_ns / 3 * 2 : passed_ns / 4);
 }
 
-/* Moves this thread to the processors that it may use. False if it may not. */
+/* Moves this thread to the processors that it may use. False if it may not, or has moved: because
+ * of another family, or by itself. */
 static bool move_away(colli_outsider *o) {
   if (CPU_COUNT(&o->may) == 0 || sched_getaffinity(0, sizeof(o->own), &o->own) != 0 ||
+      CPU_COUNT(&o->own) != 1 || CPU_EQUAL(&o->own, &o->may) ||
       sched_setaffinity(0, sizeof(o->may), &o->may) != 0)
     return false;
   o->away = gettid();
@@ -81,8 +84,8 @@ static void give_way(colli_outsider *o, bool crowded) {
 
 /* Returns to its core, in order to look again. */
 static void come_back(colli_outsider *o) {
-  if (o->away)
-    (void)sched_setaffinity(o->away, sizeof(o->own), &o->own); /* the thread may have ended */
+  if (o->away && tgkill(getpid(), o->away, 0) == 0) /* the thread has not ended */
+    (void)sched_setaffinity(o->away, sizeof(o->own), &o->own);
   o->away = 0;
   o->sleeps = false;
 }
@@ -90,7 +93,7 @@ static void come_back(colli_outsider *o) {
 void colli_outsider_look(coll_comm *comm) {
   colli_outsider *o = &comm->family->outsider;
   const uint64_t now_ns = comm->watch.now_ns;
-  const bool can_move = CPU_COUNT(&o->may) > 0;
+  const bool can_move = CPU_COUNT(&o->may) > 1;
   if (comm->family->table[comm->family->rank].core < 0 || !colli_world_is_real(&comm->world)) {
     o->next_ns = UINT64_MAX; /* it is not bound */
     return;

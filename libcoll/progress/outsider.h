@@ -13,10 +13,11 @@
 #define COLLI_LONG_YIELD_NS 1000000ull /* a yield that takes longer let something else compute */
 
 /* Looks who has had the core since the last look, and gives way to others or comes back. Due at
- * family->outsider.next_ns; called by a thread that waits, which is the one that moves. */
+ * family->outsider.next_ns; called by a thread that waits or tests, which is the one that
+ * moves. */
 void colli_outsider_look(coll_comm *comm);
 
-/* The family ends: this rank returns to its core. */
+/* This rank returns to its core: the family ends, or ranks are about to say where they are. */
 void colli_outsider_leave(colli_family *family);
 
 #endif

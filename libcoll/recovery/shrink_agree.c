@@ -6,6 +6,7 @@
 #include "libcoll/base/assert.h"
 #include "libcoll/base/error.h"
 #include "libcoll/progress/enter.h"
+#include "libcoll/progress/outsider.h"
 #include "libcoll/recovery/shrink_internal.h"
 
 #define LIMIT 5u /* the longest time of a call, as a multiple of the patience */
@@ -104,6 +105,7 @@ coll_status colli_shrink_agree(coll_comm *comm, colli_settings *settings, shrink
   coll_status status = COLL_ERR_NO_MEMORY;
   shrink *s = calloc(1, sizeof(*s));
   settings->log.rank = comm->rank;
+  colli_outsider_leave(comm->family);
   colli_call_pause(comm);
   if (s && prepare_shrink(s, comm, settings)) {
     s->task = task == SHRINK_GROW ? SHRINK_SHRINK : task;

@@ -81,9 +81,14 @@ bool lead_has_adopted(const shrink *s, int r) {
 /* What this rank knows of the latest list, which there is, or of the one that `m` brings. */
 static shrink_view view_list(lead *l, const shrink_member *m) {
   const shrink *s = l->s;
+  const uint64_t list = m ? m->head.list : s->list;
+  bool renewed = m ? m->head.renewed != 0 : s->renewed;
   for (int r = 0; r < s->b.nranks; r++) {
+    const shrink_checkin *head = &s->members[r].head;
     l->here[r] = here(s, r);
-    l->adopted[r] = l->here[r] && has_adopted(s, r, m ? m->head.list : s->list);
+    l->adopted[r] = l->here[r] && has_adopted(s, r, list);
+    /* A renewal may have a lower ballot than this rank's, which rises when it asks. */
+    renewed = renewed || (r != s->b.rank && l->here[r] && head->list == list && head->renewed != 0);
     l->listed[r] = m ? m->list[r] & SHRINK_LISTED : s->listed[r];
     l->answered[r] = r == s->b.rank || (l->here[r] && s->members[r].head.asked >= s->ballot);
   }
@@ -93,7 +98,7 @@ static shrink_view view_list(lead *l, const shrink_member *m) {
                        .listed = l->listed,
                        .adopted = l->adopted,
                        .answered = l->answered,
-                       .renewed = m ? m->head.renewed != 0 : s->renewed,
+                       .renewed = renewed,
                        .mine = !m && s->ballot == l->ballot,
                        .agrees = s->task == SHRINK_AGREE,
                        .newcomers = m ? m->head.newcomers : s->newcomers};
@@ -153,25 +158,25 @@ static const shrink_member *earlier_list(const lead *l, uint64_t below) {
   return found;
 }
 
-/* Whether anybody has brought this list before. */
-static bool was_brought(const lead *l, uint64_t list) {
+/* Whether anybody has brought the list with this ballot before. */
+static bool was_brought(const lead *l, uint64_t ballot) {
   bool found = false;
   for (int r = 0; r <= l->s->b.nranks && !found; r++)
-    found = l->brought[r] == list;
+    found = l->brought[r] == ballot;
   return found;
 }
 
-/* If a list becomes known besides the latest one, what members said before proves nothing about it:
- * the ballot rises, so that they are asked about it as well. */
+/* If a list, or a renewal, becomes known besides the latest list, what members said before proves
+ * nothing about it: the ballot rises, so that they are asked about it as well. */
 static void note_lists(lead *l) {
   shrink *s = l->s;
   bool more = false;
   for (int r = 0; r <= s->b.nranks; r++) {
     const shrink_member *m = brings_list(l, r);
-    if (!m || l->brought[r] == m->head.list)
+    if (!m || l->brought[r] == m->head.ballot)
       continue;
-    more = more || !was_brought(l, m->head.list);
-    l->brought[r] = m->head.list;
+    more = more || !was_brought(l, m->head.ballot);
+    l->brought[r] = m->head.ballot;
   }
   if (!more)
     return;

@@ -26,7 +26,8 @@ typedef struct lead {
   uint8_t *flags;       /* by rank: the members of that */
   uint8_t *shorts;      /* by rank: rounds that failed because it ran short */
   bool *takes;          /* by rank: is here, and takes the list that is being made */
-  uint64_t brought[]; /* by rank, and for `had`: a list that it brought, not the latest; 0: none */
+  uint64_t brought[];   /* by rank, and for `had`: the ballot of a list that it brought, if that is
+                           not the latest list; 0: none */
 } lead;
 
 /* ---- shrink_gather.c ------------------------------------------------------------------------- */

@@ -9,6 +9,8 @@
 #include "libcoll/tools/collrun/run.h"
 #include "libcoll/tuning/cpu_list.h"
 
+#define LIST 4096 /* bytes of a list of processors */
+
 /* Finds the processors of each rank's core, or of its NUMA node. */
 static void find_cpus(run_job *job, const colli_topo *topo, const int *cores) {
   coll_error error = COLL_ERROR_INIT;
@@ -27,7 +29,7 @@ static void find_cpus(run_job *job, const colli_topo *topo, const int *cores) {
 /* Says to which processors a rank is bound. */
 static void print_binding(const run_job *job, int r) {
   const colli_cpus *cpus = job->ranks[r].cpus;
-  char list[1024];
+  char list[LIST];
   if (cpus == NULL) {
     fprintf(stderr, "collrun: rank %d is not bound\n", r);
     return;
@@ -39,12 +41,12 @@ static void print_binding(const run_job *job, int r) {
 void run_bindings_apply(const run_job *job, int r) {
   const colli_cpus *cpus = job->ranks[r].cpus;
   colli_cpus mine;
-  char list[1024];
+  char list[LIST];
   unsetenv("COLL_CPUS");
   if (cpus == NULL)
     return;
   if (job->options.bind == RUN_BIND_DEFAULT && sched_getaffinity(0, sizeof(mine), &mine.set) == 0) {
-    colli_cpu_list_write(&mine.set, sizeof(mine), list, sizeof(list));
+    colli_cpu_list_write(&mine.set, sizeof(cpu_set_t), list, sizeof(list)); /* what it reads */
     setenv("COLL_CPUS", list, 1);
   }
   if (sched_setaffinity(0, sizeof(*cpus), &cpus->set) != 0)

@@ -68,12 +68,12 @@ static void put_variable(void *script, const char *name, const char *value) {
   fputc('\n', script);
 }
 
-/* Whether to pass a variable of ours to the other hosts. COLL_SSH is only for collrun, and the
- * secret is another one. */
+/* Whether to pass a variable of ours to the other hosts. COLL_SSH is only for collrun, the
+ * secret is another one, and so are the processors. */
 static bool travels(const char *entry) {
   return (strncmp(entry, "COLL_", 5) == 0 && strncmp(entry, "COLL_SSH=", 9) != 0 &&
           strncmp(entry, "COLL_ROOT_FD=", 13) != 0 && strncmp(entry, "COLL_RESPAWN=", 13) != 0 &&
-          strncmp(entry, "COLL_SECRET", 11) != 0) ||
+          strncmp(entry, "COLL_CPUS=", 10) != 0 && strncmp(entry, "COLL_SECRET", 11) != 0) ||
          strncmp(entry, "LD_LIBRARY_PATH=", 16) == 0;
 }
 
