@@ -74,19 +74,24 @@ static const colli_affected *maybe_stopped_by(const coll_comm *comm, int base_ra
   return recent && reports->recent.root != base_rank ? &reports->recent : NULL;
 }
 
+/* How a rank does not come. */
+typedef enum absence {
+  GONE, /* its process has ended, which no abort does; nor is another failure presumed */
+  LEFT, /* it has left */
+  LATE  /* it may be frozen; a program goes on after an abort, so that explains nothing */
+} absence;
+
 /*
  * Makes a record that blames `base_rank`, which does not come, one about the failure that stopped
- * that rank, with the previous message behind. Only if it `aborts`, that may be an abort. Returns
- * the rank to blame.
+ * that rank, with the previous message behind. Returns the rank to blame.
  */
-static int blame_root(const coll_comm *comm, coll_error *record, int base_rank, bool presume,
-                      bool aborts) {
+static int blame_root(const coll_comm *comm, coll_error *record, int base_rank, absence how) {
   char root[PROCESS_TEXT], stopped[NAME_TEXT], before[sizeof(record->message)];
   const colli_affected *affected = stopped_by(comm, base_rank);
-  if (affected && affected->status == COLL_ERR_ABORTED && !aborts)
+  if (affected && affected->status == COLL_ERR_ABORTED && how != LEFT)
     affected = NULL;
   const bool known = affected != NULL;
-  if (!known && presume)
+  if (!known && how != GONE)
     affected = maybe_stopped_by(comm, base_rank);
   if (!affected)
     return base_rank;
@@ -105,8 +110,7 @@ static int blame_root(const coll_comm *comm, coll_error *record, int base_rank, 
 int colli_blame_departed(const coll_comm *comm, coll_error *record, bool gone) {
   if (record->peer < 0 || record->status != COLL_ERR_PEER_LOST)
     return -1;
-  /* An abort may make a rank leave; it ends no process. */
-  return blame_root(comm, record, colli_comm_base_rank(comm, record->peer), !gone, !gone);
+  return blame_root(comm, record, colli_comm_base_rank(comm, record->peer), gone ? GONE : LEFT);
 }
 
 /* ---- the search ------------------------------------------------------------------------------ */
@@ -276,7 +280,7 @@ static int describe_verdict(const search *s, coll_error *record, const coll_requ
   if (here && op->coll != COLLI_SENDRECV && !(hold && hold->uid == s->comm->uid)) {
     colli_answer_text(s->comm, op, record->peer, record->message, sizeof(record->message));
     if (!hold)
-      return blame_root(s->comm, record, rank, true, false);
+      return blame_root(s->comm, record, rank, LATE);
     say(record, "; it waits for %s in %s on \"%s\"", whom_text(s, hold, who), hold->text,
         hold->name);
     return next_of(s, rank) == rank ? rank : -1;
@@ -292,7 +296,7 @@ static int describe_verdict(const search *s, coll_error *record, const coll_requ
   say(record, "%s", seen);
   describe_way(s, record, rank, own_text);
   say_end(s->comm, record, op);
-  return blame_root(s->comm, record, rank, true, false);
+  return blame_root(s->comm, record, rank, LATE);
 }
 
 void colli_blame_timed_out(coll_comm *comm, const coll_request *op) {

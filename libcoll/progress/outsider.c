@@ -19,23 +19,26 @@
 #define AWAY_NS      (2000 * COLLI_NS_PER_MS) /* or is away, before it looks again; twice as long */
 #define MOST_TIMES   4                        /* each time, up to so many times as long */
 
-/* The processor time that a process has used; 0 if that cannot be known. */
-static uint64_t process_ran_ns(pid_t pid) {
+/* Adds the processor time that a process has used. False: it cannot be known, because the process
+ * has ended, or is in another namespace. */
+static bool add_time(pid_t pid, uint64_t *sum_ns) {
   clockid_t clock;
   struct timespec t;
   if (clock_getcpuclockid(pid, &clock) != 0 || clock_gettime(clock, &t) != 0)
-    return 0;
-  return (uint64_t)t.tv_sec * COLLI_NS_PER_S + (uint64_t)t.tv_nsec;
+    return false;
+  *sum_ns += (uint64_t)t.tv_sec * COLLI_NS_PER_S + (uint64_t)t.tv_nsec;
+  return true;
 }
 
-/* The same of all ranks on this rank's core. */
-static uint64_t ranks_ran_ns(const colli_family *family) {
+/* The processor time that all ranks on this rank's core have used. False: it cannot be known. */
+static bool ranks_ran(const colli_family *family, uint64_t *sum_ns) {
   const colli_rank_info *me = &family->table[family->rank];
-  uint64_t sum = 0;
-  for (int r = 0; r < family->nranks; r++)
+  bool known = true;
+  *sum_ns = 0;
+  for (int r = 0; r < family->nranks && known; r++)
     if (family->table[r].host_id == me->host_id && family->table[r].core == me->core)
-      sum += process_ran_ns(family->table[r].pid);
-  return sum;
+      known = add_time(family->table[r].pid, sum_ns);
+  return known;
 }
 
 /* How often the kernel has taken the core from this process. */
@@ -47,7 +50,9 @@ static uint64_t count_interruptions(void) {
 /* Whether another program has used most of the core, or a good part, since the last look. */
 static bool is_there(colli_family *family, uint64_t now_ns, bool most) {
   colli_outsider *o = &family->outsider;
-  const uint64_t ran_ns = ranks_ran_ns(family), interruptions = count_interruptions();
+  uint64_t ran_ns;
+  const bool known = ranks_ran(family, &ran_ns);
+  const uint64_t interruptions = count_interruptions();
   const uint64_t passed_ns = now_ns - o->looked_ns, used_ns = ran_ns - o->ran_ns;
   const uint64_t taken = interruptions - o->interruptions + o->long_yields;
   const uint64_t lost_ns = passed_ns > used_ns ? passed_ns - used_ns : 0;
@@ -55,7 +60,7 @@ static bool is_there(colli_family *family, uint64_t now_ns, bool most) {
   o->ran_ns = ran_ns;
   o->interruptions = interruptions;
   o->long_yields = 0;
-  return passed_ns < LATE_NS && taken * SLICE_NS >= passed_ns &&
+  return known && passed_ns < LATE_NS && taken * SLICE_NS >= passed_ns &&
          lost_ns >= (most ? passed_ns / 3 * 2 : passed_ns / 4);
 }
 

@@ -75,6 +75,8 @@ if [ "$(cores)" -ge 2 ]; then
   expect "two ranks, two cores" 2 "$(masks "$collrun" --bind core -n 2 | uniq | wc -l)"
   expect "three ranks a core" "$(cores) 3" \
     "$(masks "$collrun" --bind core -n $(($(cores) * 3)) | uniq -c | awk '{n[$1]++} END {for (c in n) print n[c], c}')"
+  expect "room to move" "$(echo "$allowed" | awk '{print $2}')" "$("$collrun" -n 1 sh -c 'echo "$COLL_CPUS"')"
+  expect "no room with --bind" "" "$(COLL_CPUS=0 "$collrun" -n 1 --bind core sh -c 'echo "$COLL_CPUS"')"
   expect "--no-bind" "$allowed" "$("$collrun" -n 1 --no-bind sh -c 'grep Cpus_allowed_list /proc/$$/status')"
   expect "--bind none" "$allowed" "$("$collrun" -n 1 --bind none sh -c 'grep Cpus_allowed_list /proc/$$/status')"
   expect "--verbose" "collrun: rank 0 is bound to $("$collrun" -n 1 --bind core -v sh -c \

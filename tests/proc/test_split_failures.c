@@ -206,6 +206,39 @@ Test(split_failures, left_after_a_revocation, .timeout = 60) {
   cr_assert_eq(run_processes(4, NULL, left_after_a_revocation, NULL, 30, NULL), 0);
 }
 
+/* After a revocation the program goes on; the rank that does not come then is to blame itself. */
+static int late_after_a_revocation(coll_comm *comm, int rank, int nranks, void *arg) {
+  atomic_int *failed = arg;
+  coll_comm *all = NULL;
+  coll_error error = COLL_ERROR_INIT;
+  coll_status status = COLL_OK;
+  RANK_OK(coll_comm_dup(comm, NULL, &all));
+  if (rank == 0)
+    RANK_OK(coll_comm_revoke(all));
+  while (status == COLL_OK)
+    status = coll_barrier(all);
+  RANK_CHECK(status == COLL_ERR_ABORTED);
+  RANK_OK(coll_barrier(comm));
+  if (rank == nranks - 1) {
+    RANK_CHECK(WAIT_UNTIL(atomic_load(failed) == nranks - 1, slow_s(20)));
+  } else {
+    RANK_CHECK(coll_barrier(comm) == COLL_ERR_TIMEOUT);
+    RANK_CHECK(coll_last_error(comm, &error) == COLL_OK);
+    RANK_CHECK(error.peer == nranks - 1 && !strstr(error.message, "to blame"));
+    atomic_fetch_add(failed, 1);
+  }
+  coll_comm_destroy(&all);
+  return 0;
+}
+
+Test(split_failures, late_after_a_revocation, .timeout = 60) {
+  coll_config config = COLL_CONFIG_INIT;
+  config.timeout_ms = slow_ms(1000);
+  cr_assert_eq(run_processes(3, &config, late_after_a_revocation, shared_memory(sizeof(atomic_int)),
+                             40, NULL),
+               0);
+}
+
 /* Waits until `comm` fails, and checks whom it blames. */
 static int wait_for_loss(coll_comm *comm, int rank, int dead) {
   coll_status status = COLL_OK;

@@ -46,7 +46,8 @@ void run_bindings_apply(const run_job *job, int r) {
   if (cpus == NULL)
     return;
   if (job->options.bind == RUN_BIND_DEFAULT && sched_getaffinity(0, sizeof(mine), &mine.set) == 0) {
-    colli_cpu_list_write(&mine.set, sizeof(cpu_set_t), list, sizeof(list)); /* what it reads */
+    /* Ranks read no more than this. */
+    colli_cpu_list_write(&mine.set, sizeof(cpu_set_t), list, sizeof(list));
     setenv("COLL_CPUS", list, 1);
   }
   if (sched_setaffinity(0, sizeof(*cpus), &cpus->set) != 0)
