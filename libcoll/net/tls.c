@@ -148,11 +148,21 @@ static int find_key(SSL *ssl, const unsigned char *identity, size_t bytes, SSL_S
 
 /* ---- opening and closing --------------------------------------------------------------------- */
 
+/* Whether a context can use the cipher: OpenSSL leaves out, in silence, one that it cannot load for
+ * lack of memory. */
+static bool has_cipher(const SSL_CTX *context) {
+  const STACK_OF(SSL_CIPHER) *ciphers = SSL_CTX_get_ciphers(context);
+  bool found = false;
+  for (int i = 0; i < sk_SSL_CIPHER_num(ciphers); i++)
+    found = found || strcmp(SSL_CIPHER_get_name(sk_SSL_CIPHER_value(ciphers, i)), CIPHER) == 0;
+  return found;
+}
+
 /* What all connections have in common; NULL: out of memory. */
 static SSL_CTX *make_context(bool bulk) {
   SSL_CTX *context = SSL_CTX_new(TLS_method());
   if (!context || SSL_CTX_set_min_proto_version(context, TLS1_3_VERSION) != 1 ||
-      SSL_CTX_set_ciphersuites(context, CIPHER) != 1 ||
+      SSL_CTX_set_ciphersuites(context, CIPHER) != 1 || !has_cipher(context) ||
       SSL_CTX_set1_groups_list(context, GROUPS) != 1 || SSL_CTX_set_num_tickets(context, 0) != 1) {
     SSL_CTX_free(context);
     return NULL;

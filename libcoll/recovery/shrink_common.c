@@ -80,6 +80,15 @@ static void tell_outcome(shrink *s, colli_guest *guest, int nranks, uint64_t lis
   colli_sealed_close(&conn);
 }
 
+/* Lets a rank in, or it dials again. */
+static void let_in(shrink *s, colli_guest *guest) {
+  const int rank = guest->auth.hello.src_rank;
+  if (!shrink_link_open(s, rank, &guest->auth))
+    boot_close(&guest->fd);
+  else if (!boot_guest_accept(&s->b, guest))
+    shrink_link_drop(s, rank);
+}
+
 /* Accepts connections that belong to this shrink. Others may belong to another communicator's
  * shrink, or to the next one of this, and will dial again. */
 static void welcome(shrink *s) {
@@ -88,10 +97,8 @@ static void welcome(shrink *s) {
   while (colli_door_next(&s->door, &guest)) {
     const colli_hello *hello = &guest.auth.hello;
     bool wanted = is_mine(s, hello);
-    if (wanted && shrink_link_open(s, hello->src_rank, &guest.auth))
-      colli_auth_answer(&guest.auth, true); /* if that fails, reading finds out */
-    else if (wanted)
-      boot_close(&guest.fd); /* no memory: it will dial again */
+    if (wanted)
+      let_in(s, &guest);
     else if (is_behind(s, hello))
       tell_outcome(s, &guest, s->comm->shrink.from.nranks, s->comm->comm_id);
     else if (is_agreeing(s, hello))

@@ -1,6 +1,7 @@
 /* bootstrap_door.c: what parts of a bootstrap do at their doors. */
 #include "libcoll/wireup/bootstrap_door.h"
 
+#include <errno.h>
 #include <stdio.h>
 
 #include "libcoll/base/clock.h"
@@ -33,6 +34,12 @@ void boot_door_watch(boot *b, const colli_door *door) {
     return;
   boot_polls_add(&b->polls, door->epoll_fd, POLLIN);
   boot_polls_wake(&b->polls, colli_door_wake_ns(door));
+}
+
+bool boot_guest_accept(const boot *b, colli_guest *guest) {
+  const bool told = colli_auth_answer(&guest->auth, true) == 0;
+  boot_note_errno(b, told ? 0 : errno, false);
+  return told;
 }
 
 void boot_guest_refuse(const boot *b, colli_guest *guest) {

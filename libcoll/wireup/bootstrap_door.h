@@ -16,6 +16,10 @@ int boot_door_failure(const boot *b, const colli_door *door, bool late);
 /* Waits for what happens at a door, which may be closed. */
 void boot_door_watch(boot *b, const colli_door *door);
 
+/* Tells a guest that it is let in. False: it cannot be told, so its connection must be closed, or
+ * it would wait for that word; it dials again. */
+bool boot_guest_accept(const boot *b, colli_guest *guest);
+
 /* Refuses a guest that knows the secret but does not belong here. */
 void boot_guest_refuse(const boot *b, colli_guest *guest);
 

@@ -64,7 +64,7 @@ static int accept_links(const boot *b, boot_links *links) {
     boot_link *link = link_for(b, links, &guest.auth.hello);
     if (!link) {
       boot_guest_refuse(b, &guest);
-    } else if (colli_auth_answer(&guest.auth, true) == 0) {
+    } else if (boot_guest_accept(b, &guest)) {
       colli_sealed_open(&link->conn, &guest.auth);
       link->head_done = link->table_done = 0;
     } else {

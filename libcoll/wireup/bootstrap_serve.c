@@ -137,10 +137,10 @@ static void accept_checkins(serve_state *r) {
       boot_guest_refuse(b, &guest);
     else if ((hello->tls != 0) != b->tls)
       refuse_tls(r, &guest);
-    else if (add_conn(r, &guest))
-      colli_auth_answer(&guest.auth, true); /* if that fails, reading finds out */
-    else
+    else if (!add_conn(r, &guest))
       boot_close(&guest.fd); /* the rank will dial again */
+    else if (!boot_guest_accept(b, &guest))
+      drop_conn(r, r->count - 1);
   }
 }
 

@@ -25,11 +25,15 @@ static void tidy_leader(world *w, const bounds *b, int c) {
   me->skipped = 0;
   if (me->phase == GATHERING)
     me->takes = 0;
+  else
+    me->had = (record){0}; /* anew when it gathers again */
   for (int r = 0; r < b->nranks; r++) {
     link *l = &w->link[c][r];
     if (!l->open)
       *l = (link){0};
     l->order = l->order_ballot = l->order_list = 0;
+    if (l->answered < me->ballot)
+      l->answered = 0;
     if (me->phase == GATHERING || !(me->takes & bit(r)))
       l->awaited = l->said = l->word = l->word_ballot = 0;
   }
@@ -40,6 +44,8 @@ static void tidy_follower(world *w, int r) {
   rank *me = &w->rank[r];
   me->skipped |= me->gone;
   me->gone = me->phase = me->takes = me->own = 0;
+  me->had = (record){0};
+  memset(me->brought, 0, sizeof(me->brought));
   memset(w->link[r], 0, sizeof(w->link[r]));
   if (me->leader == NOBODY || !is_in(w, me->leader) || !w->link[me->leader][r].open)
     me->sent = 0;
@@ -72,6 +78,7 @@ static void for_each_list(world *w, const bounds *b, void (*call)(uint8_t *list,
     rank *me = &w->rank[r];
     call(&me->list, ctx);
     call(&me->child, ctx);
+    call(&me->had.list, ctx);
     if (me->outcome != FAILED)
       call(&me->outcome, ctx);
     for (int x = 0; x < b->nranks; x++) {
@@ -144,6 +151,12 @@ static uint8_t swap_bits(uint8_t set, int x, int y) {
   return (uint8_t)(set ^ (differ << x | differ << y));
 }
 
+static void swap_bytes(uint8_t *x, uint8_t *y) {
+  const uint8_t was = *x;
+  *x = *y;
+  *y = was;
+}
+
 /* Swaps two ranks that do not lead. */
 static void swap_ranks(world *w, int x, int y, int leaders) {
   const rank was = w->rank[x];
@@ -155,11 +168,10 @@ static void swap_ranks(world *w, int x, int y, int leaders) {
     w->link[c][y] = at;
     w->rank[c].gone = swap_bits(w->rank[c].gone, x, y);
     w->rank[c].takes = swap_bits(w->rank[c].takes, x, y);
+    swap_bytes(&w->rank[c].brought[x], &w->rank[c].brought[y]);
   }
   for (int i = 1; i <= LISTS; i++) {
-    const uint8_t known = w->known[x][i];
-    w->known[x][i] = w->known[y][i];
-    w->known[y][i] = known;
+    swap_bytes(&w->known[x][i], &w->known[y][i]);
     w->members[i] = swap_bits(w->members[i], x, y);
   }
 }
@@ -171,6 +183,7 @@ static int compare_ranks(const world *w, int x, int y, int leaders) {
     differ = memcmp(&w->link[c][x], &w->link[c][y], sizeof(link));
     differ = differ ? differ : (w->rank[c].gone >> x & 1) - (w->rank[c].gone >> y & 1);
     differ = differ ? differ : (w->rank[c].takes >> x & 1) - (w->rank[c].takes >> y & 1);
+    differ = differ ? differ : w->rank[c].brought[x] - w->rank[c].brought[y];
   }
   for (int i = 1; i <= LISTS && !differ; i++) {
     differ = (w->members[i] >> x & 1) - (w->members[i] >> y & 1);

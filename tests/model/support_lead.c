@@ -1,17 +1,7 @@
 /* support_lead.c: what a leader does in the model of a shrink. */
 #include "support_lead.h"
 
-#include <stdlib.h>
-
-/* A ballot above another one that only this rank chooses. */
-static uint8_t ballot_after(const bounds *b, uint8_t ballot, int r) {
-  const bool grows = b->bug != BALLOT_STAYS || ballot == 0;
-  if (ballot / 8 == UINT8_MAX / 8)
-    abort(); /* too many rounds for this model */
-  return (uint8_t)((ballot / 8 + grows) * 8 + r);
-}
-
-static void spread(bool *flags, unsigned set) {
+void spread_set(bool *flags, unsigned set) {
   for (int r = 0; r < MOST; r++)
     flags[r] = set & bit(r);
 }
@@ -20,15 +10,6 @@ unsigned here_set(const world *w, int c, int nranks) {
   unsigned set = bit(c);
   for (int r = c + 1; r < nranks; r++)
     if (w->link[c][r].open)
-      set |= bit(r);
-  return set;
-}
-
-unsigned adopted_set(const world *w, int c, unsigned here) {
-  unsigned set = 0;
-  uint8_t list = w->rank[c].list;
-  for (int r = c; r < MOST; r++)
-    if (here & bit(r) && (r == c ? w->rank[c].child : w->link[c][r].child) == list && list)
       set |= bit(r);
   return set;
 }
@@ -46,6 +27,11 @@ static void send_order(world *w, int c, unsigned to, order what) {
     }
 }
 
+void begin_to_gather(rank *me) {
+  me->phase = GATHERING;
+  me->had = (record){me->ballot, me->list, me->renewed};
+}
+
 void hear_checkin(world *w, const bounds *b, int c, int r) {
   const rank *other = &w->rank[r];
   link *l = &w->link[c][r];
@@ -53,19 +39,6 @@ void hear_checkin(world *w, const bounds *b, int c, int r) {
   l->list = other->list;
   l->renewed = other->renewed;
   l->child = b->bug == FORGETS_ADOPTED ? 0 : other->child;
-}
-
-/* Takes the latest list that any rank here knows. */
-static void take_latest(world *w, int c, unsigned here) {
-  rank *me = &w->rank[c];
-  for (int r = c + 1; r < MOST; r++) {
-    const link *l = &w->link[c][r];
-    if (!(here & bit(r)) || l->ballot <= me->ballot)
-      continue;
-    me->ballot = l->ballot;
-    me->list = l->list;
-    me->renewed = l->renewed;
-  }
 }
 
 void end_shrink(world *w, int c, unsigned here, uint8_t outcome) {
@@ -81,47 +54,12 @@ void end_shrink(world *w, int c, unsigned here, uint8_t outcome) {
       w->guest[i] = (guest){0};
 }
 
-/* What a leader knows of the latest list. */
-typedef struct knowledge {
-  bool gone[MOST], here[MOST], listed[MOST], adopted[MOST], answered[MOST];
-  shrink_view view;
-} knowledge;
-
-static void look_at_list(const world *w, const bounds *b, int c, unsigned here, knowledge *k) {
-  const rank *me = &w->rank[c];
-  spread(k->gone, b->bug == MISSING_ARE_GONE ? ~here : me->gone);
-  spread(k->here, here);
-  spread(k->listed, w->members[me->list]);
-  spread(k->adopted, adopted_set(w, c, here));
-  for (int r = 0; r < MOST; r++)
-    k->answered[r] = r == c;
-  k->view = (shrink_view){.nranks = b->nranks,
-                          .gone = k->gone,
-                          .here = k->here,
-                          .listed = k->listed,
-                          .adopted = k->adopted,
-                          .answered = k->answered,
-                          .renewed = me->renewed && b->bug != RENEWED_IGNORED,
-                          .mine = me->ballot == me->own,
-                          .agrees = b->uniform && b->bug != OUTSIDE_IGNORED,
-                          .newcomers = b->bug == GUESTS_IGNORED ? 0 : w->invited[me->list]};
-}
-
-/* Whether somebody may have returned with that list. */
-static bool may_be_committed(const world *w, const bounds *b, int c, unsigned here) {
-  knowledge k;
-  if (w->rank[c].ballot == 0 || b->bug == NEVER_RENEWS)
-    return false;
-  look_at_list(w, b, c, here, &k);
-  return shrink_may_be_committed(&k.view);
-}
-
 /* Whether those who take a list are enough. */
 static bool is_enough(const world *w, const bounds *b, int c, unsigned here) {
   const rank *me = &w->rank[c];
   bool gone[MOST], takes[MOST];
-  spread(gone, b->bug == SILENCE_IS_DEATH ? ~here : me->gone);
-  spread(takes, me->takes);
+  spread_set(gone, b->bug == SILENCE_IS_DEATH ? ~here : me->gone);
+  spread_set(takes, me->takes);
   int count = 0, dead = 0;
   for (int r = 0; r < b->nranks; r++) {
     count += takes[r];
@@ -138,7 +76,8 @@ static void choose_list(world *w, const bounds *b, int c, int guests) {
   uint8_t list = 1;
   while (w->made[list])
     list++;
-  me->ballot = me->own = ballot_after(b, me->ballot, c);
+  const bool stays = b->bug == BALLOT_STAYS && me->ballot / 8 > 0;
+  me->ballot = me->own = ballot_after(stays ? me->ballot - 8 : me->ballot, c);
   me->list = me->child = list;
   me->renewed = 0;
   w->lists++;
@@ -160,90 +99,47 @@ static bool is_everybody_here(const world *w, const bounds *b, int c, unsigned h
   return all;
 }
 
-/* Those who must check in again before the list is replaced do so. False: one has left, so it must
- * be given up first. */
-static bool ask_again(world *w, const bounds *b, int c, unsigned here) {
-  knowledge k;
-  if (w->rank[c].ballot == 0 || b->bug == DOES_NOT_ASK)
-    return true;
-  look_at_list(w, b, c, here, &k);
-  for (int r = 0; r < b->nranks; r++) {
-    if (!shrink_must_ask(&k.view, r))
-      continue;
-    if (!is_attached(w, c, r))
-      return false;
-    hear_checkin(w, b, c, r);
-  }
-  return true;
+/* Whether a leader may look at the latest list: nobody whom it waits for is missing. */
+static bool may_look(const world *w, const bounds *b, int c, unsigned here) {
+  bool awaits = b->patient && !is_everybody_here(w, b, c, here);
+  for (int r = c + 1; r < b->nranks; r++)
+    awaits = awaits || w->link[c][r].asked;
+  return !awaits;
 }
 
-/* Takes the latest list with a ballot below that one which is known here: by this rank before it
- * took another one, as `was` says, or by another rank. False: there is none. */
-static bool take_earlier(world *w, const bounds *b, int c, unsigned here, const rank *was,
-                         uint8_t *below) {
-  rank *me = &w->rank[c];
-  uint8_t latest = 0;
-  if (shrink_is_next(was->ballot, *below, 0)) {
-    latest = was->ballot;
-    me->list = was->list;
-    me->renewed = was->renewed;
-  }
-  for (int r = c + 1; r < MOST; r++) {
-    const link *l = &w->link[c][r];
-    if (!(here & bit(r)) || !shrink_is_next(l->ballot, *below, latest))
-      continue;
-    latest = l->ballot;
-    me->list = l->list;
-    me->renewed = l->renewed;
-  }
-  if (latest && me->ballot == me->own)
-    me->ballot = ballot_after(b, me->ballot, c);
-  *below = latest;
-  return latest > 0;
-}
-
-/* Looks for a list that may be committed, from the latest one down. */
-static bool find_committed(world *w, const bounds *b, int c, unsigned here, const rank *was,
-                           bool *gone) {
-  rank *me = &w->rank[c];
-  uint8_t below = me->ballot;
-  do {
-    if (may_be_committed(w, b, c, here))
-      return true;
-    *gone = !ask_again(w, b, c, here);
-    if (*gone)
-      return false;
-    if (may_be_committed(w, b, c, here))
-      return true;
-  } while (b->bug != EARLIER_IGNORED && take_earlier(w, b, c, here, was, &below));
-  return false;
+bool ask_again(world *w, const bounds *b, int c) {
+  world next = *w;
+  const unsigned here = here_set(w, c, b->nranks);
+  bool asks = false;
+  if (!may_look(w, b, c, here))
+    return false;
+  look_for_committed(&next, b, c, here, &asks);
+  if (asks)
+    *w = next;
+  return asks;
 }
 
 bool begin_round(world *w, const bounds *b, int c, int guests) {
-  rank *me = &w->rank[c];
-  const rank was = *me;
-  unsigned here = here_set(w, c, b->nranks);
-  if (b->patient && !is_everybody_here(w, b, c, here))
+  world next = *w;
+  rank *me = &next.rank[c];
+  const unsigned here = here_set(w, c, b->nranks);
+  bool asks = false;
+  if (!may_look(w, b, c, here) || (guests > 0 && (c != 0 || guests > b->guests || w->shut)))
     return false;
-  if (guests > 0 && (c != 0 || guests > b->guests || w->shut))
+  const bool committed = look_for_committed(&next, b, c, here, &asks);
+  if (asks || (committed ? guests > 0 : w->lists == b->lists))
     return false;
-  if (b->bug != FORGETS_LIST)
-    take_latest(w, c, here);
-  bool gone = false;
-  const bool committed = find_committed(w, b, c, here, &was, &gone);
-  if (gone)
-    return false;
-  if (committed ? guests > 0 : w->lists == b->lists)
-    return false;
+  *w = next;
+  me = &w->rank[c];
   me->takes = (uint8_t)here;
   if (committed)
-    me->takes &= adopted_set(w, c, here) & w->members[me->list];
+    me->takes &= adopted_set(w, c, here, me->list) & w->members[me->list];
   if (!is_enough(w, b, c, here)) {
     end_shrink(w, c, here, FAILED);
     return true;
   }
   if (committed) {
-    me->ballot = ballot_after(b, me->ballot, c);
+    me->ballot = ballot_after(me->ballot, c);
     me->renewed = 1;
   } else {
     choose_list(w, b, c, guests);
@@ -287,7 +183,7 @@ bool end_round(world *w, const bounds *b, int c, bool give_up) {
     end_shrink(w, c, here_set(w, c, b->nranks), me->list);
     return true;
   }
-  me->phase = GATHERING;
+  begin_to_gather(me);
   for (int i = 0; c == 0 && i < GUESTS; i++)
     w->guest[i] = (guest){0};
   return true;

@@ -12,9 +12,9 @@
  *     connection, which counts as before. If all words arrived, the leader commits at once; if it
  *     were to die or leave first, it would be as if the last word had not arrived.
  *   - A checkin, the end of a connection or a death that a leader learns of is of no consequence
- *     until it begins a round. So a leader takes notice of any of these just before that. A rank
- *     that leaves a leader, or dies, may have checked in before, and the leader does not know that
- *     it left.
+ *     until it asks or begins a round. So a leader takes notice of any of these just before that. A
+ *     rank that leaves a leader, or dies, may have checked in or answered before, and the leader
+ *     does not know that it left. Who stays answers just before the leader goes on.
  *   - A rank that follows needs to learn of a death only if its leader died: then it follows the
  *     next one. It chooses at once.
  *   - A leader whose ranks are too few, and those to whom it says END, never act again; nor does

@@ -44,7 +44,8 @@ static bool choose_leader(world *w, int r) {
     c++;
   me->leader = (uint8_t)c;
   me->sent = 0;
-  me->phase = GATHERING;
+  memset(me->brought, 0, sizeof(me->brought));
+  begin_to_gather(me);
   if (c == r)
     me->own = 0;
   else /* it leads none of these, and its new connection replaces an old one */
@@ -68,6 +69,18 @@ static bool check_in(world *w, const bounds *b, int r) {
   w->link[me->leader][r] = (link){.open = 1};
   hear_checkin(w, b, me->leader, r);
   leader->gone |= me->gone & (uint8_t)~bit(me->leader);
+  return true;
+}
+
+/* Its answer to the question of its leader arrives. */
+static bool answer(world *w, const bounds *b, int r) {
+  const int c = w->rank[r].leader;
+  link *l = &w->link[c][r];
+  if (!w->rank[r].sent || !l->asked)
+    return false;
+  hear_checkin(w, b, c, r);
+  l->asked = 0;
+  l->answered = w->rank[c].ballot;
   return true;
 }
 
@@ -206,7 +219,7 @@ static bool hear_outcome(world *w, const bounds *b, int r, int x) {
   const unsigned here = here_set(w, r, b->nranks);
   if (me->list != list || me->phase != GATHERING)
     return false;
-  me->takes = (uint8_t)(adopted_set(w, r, here) & w->members[list]);
+  me->takes = (uint8_t)(adopted_set(w, r, here, list) & w->members[list]);
   end_shrink(w, r, here, list);
   return true;
 }
@@ -258,6 +271,10 @@ bool happen(world *w, const bounds *b, event kind, int r, int x) {
   case GUEST_BUILDS:
   case GUEST_RETURNS:
     return x == 0 && r < b->guests && guest_moves(w, r, kind == GUEST_RETURNS);
+  case ASKS:
+    return leads && x == 0 && me->phase == GATHERING && ask_again(w, b, r);
+  case ANSWERS:
+    return follows && x == 0 && answer(w, b, r);
   case BEGINS_ROUND:
     return leads && me->phase == GATHERING && begin_round(w, b, r, x);
   case ENDS_ROUND:

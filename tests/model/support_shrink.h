@@ -29,11 +29,17 @@ typedef enum order { NO_ORDER, BUILD, RENEW, COMMIT, END } order;
 typedef struct link {
   uint8_t open; /* at the leader's end, and its checkin has arrived: */
   uint8_t ballot, list, renewed, child;
+  uint8_t asked, answered;                 /* it is to check in again; has, for this ballot */
   uint8_t order, order_ballot, order_list; /* on its way to the rank */
   uint8_t word, word_ballot;               /* on its way back: 1: adopted, 2: could not */
   uint8_t awaited;                         /* an answer to the latest order is */
   uint8_t said;                            /* and this one has arrived */
 } link;
+
+/* A list, and the ballot with which it was taken or renewed; all 0: none. */
+typedef struct record {
+  uint8_t ballot, list, renewed;
+} record;
 
 typedef struct rank {
   uint8_t alive;
@@ -44,6 +50,9 @@ typedef struct rank {
   uint8_t ballot, list, renewed, child;
   uint8_t phase, takes; /* of a leader; who takes the list */
   uint8_t own;          /* the ballot that it chose */
+  record had;           /* its latest list when it began to gather */
+  /* The ballots of lists that ranks brought, and of `had`, if that is not the latest list. */
+  uint8_t brought[MOST + 1];
 } rank;
 
 /* A newcomer. */
@@ -72,7 +81,6 @@ typedef enum bug {
   MISSING_ARE_GONE,   /* and when a leader looks whether a list may have been committed */
   ANY_HALF,           /* is enough, also without rank 0 */
   DEAD_LOWER_THE_BAR, /* more than half of those that are not gone are enough */
-  BALLOT_STAYS,       /* a new list has the ballot of the one before */
   COMMITS_EARLY,      /* silent ranks count as if they had adopted */
   FORGETS_ADOPTED,    /* a leader forgets which list a rank that checks in has adopted */
   FORGETS_LIST,       /* and which one it knows */
@@ -82,6 +90,9 @@ typedef enum bug {
   OUTSIDE_IGNORED,    /* an agreement is treated like a shrink */
   GUESTS_IGNORED,     /* a list with newcomers is treated like one without */
   DOES_NOT_ASK,       /* nobody checks in again */
+  BALLOT_RISES_NOT,   /* when a leader hears of another list than the latest */
+  BALLOT_STAYS,       /* and a new list has the ballot of the one before */
+  RENEWAL_UNHEARD,    /* unless its ballot is above the leader's */
   BUGS
 } bug;
 
@@ -112,6 +123,8 @@ typedef enum event {
   HEARS_WORD,
   NOTICES_END,
   BREAKS,       /* the leader's end of a connection to a rank that is still there */
+  ASKS,         /* those who must check in again to do so */
+  ANSWERS,      /* has checked in again */
   BEGINS_ROUND, /* and calls that many newcomers */
   ENDS_ROUND,
   ENDS_ROUND_EARLY,

@@ -100,8 +100,17 @@ static void obey_from(const step *s, const world *w, int r, int unheard) {
   }
 }
 
-/* The leader begins a round with those who are here, or learns the outcome. */
-static void begin_rounds(const step *s, const world *w) {
+/* The leader begins a round with those who are here, once those who were asked have checked in
+ * again; or it asks; or it learns the outcome. */
+static void begin_rounds(const step *s, const world *before) {
+  world answered = *before;
+  const world *w = &answered;
+  for (int r = s->c + 1; r < s->b->nranks; r++)
+    if (is_attached(before, s->c, r))
+      happen(&answered, s->b, ANSWERS, r, 0);
+  world asked = *w;
+  if (happen(&asked, s->b, ASKS, s->c, 0))
+    end_step(s, &asked);
   for (int x = 0; x < s->b->nranks + s->b->guests; x++) {
     world next = *w;
     if (happen(&next, s->b, HEARS_OUTCOME, s->c, x))
@@ -203,8 +212,9 @@ void for_each_step(const world *w, const bounds *b, visitor *visit, void *ctx) {
     if (!follows)
       continue;
     pass_on(&s, w, r);
-    world next = *w; /* it may also have checked in before it leaves */
-    if (is_in(w, leader) && w->rank[leader].leader == leader && happen(&next, b, CHECKS_IN, r, 0))
+    world next = *w; /* it may also have checked in, or answered, before it leaves */
+    if (is_in(w, leader) && w->rank[leader].leader == leader &&
+        (happen(&next, b, CHECKS_IN, r, 0) || happen(&next, b, ANSWERS, r, 0)))
       leave(&s, &next, r);
   }
 }

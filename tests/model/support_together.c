@@ -31,6 +31,7 @@ static bool follow(world *w, const bounds *b, int r) {
     return true;
   moved = happen(w, b, COMES_BACK, r, 0);
   moved = happen(w, b, CHECKS_IN, r, 0) || moved;
+  moved = happen(w, b, ANSWERS, r, 0) || moved;
   return happen(w, b, OBEYS, r, 0) || moved;
 }
 
@@ -48,7 +49,8 @@ static bool lead(world *w, const bounds *b, int c) {
       return true;
   for (int i = 0; c == 0 && i < b->guests; i++)
     moved = happen(w, b, GUEST_BUILDS, i, 0) || moved;
-  return happen(w, b, ENDS_ROUND, c, 0) || (!moved && happen(w, b, BEGINS_ROUND, c, 0)) || moved;
+  return happen(w, b, ENDS_ROUND, c, 0) || moved || happen(w, b, ASKS, c, 0) ||
+         happen(w, b, BEGINS_ROUND, c, 0);
 }
 
 bool end_together(const world *at, const bounds *b) {

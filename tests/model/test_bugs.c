@@ -25,6 +25,8 @@ static const char *const names[BUGS] = {
     [OUTSIDE_IGNORED] = "an agreement is as a shrink",
     [GUESTS_IGNORED] = "newcomers are ignored",
     [DOES_NOT_ASK] = "does not ask",
+    [BALLOT_RISES_NOT] = "a ballot does not rise",
+    [RENEWAL_UNHEARD] = "a renewal is not heard",
 };
 
 /* Where each bug shows. */
@@ -52,7 +54,9 @@ static const bounds shows[] = {
 
 /* Each one is found, and by the rules as they are there is nothing. */
 Test(bugs, each_is_found) {
-  bool seen[BUGS] = {[NO_BUG] = true};
+  /* These two take more steps: answer_to_another_question and renewal_with_a_lower_ballot in
+   * test_shrink.c. */
+  bool seen[BUGS] = {[NO_BUG] = true, [BALLOT_RISES_NOT] = true, [RENEWAL_UNHEARD] = true};
   for (size_t i = 0; i < sizeof(shows) / sizeof(*shows); i++) {
     bounds b = shows[i];
     b.quorum = COLL_SHRINK_QUORUM_MAJORITY;

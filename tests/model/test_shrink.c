@@ -187,6 +187,20 @@ static void let_happen(world *w, const bounds *b, const int (*events)[3], size_t
     cr_assert(happen(w, b, (event)events[i][0], events[i][1], events[i][2]), "event %zu", i);
 }
 
+/* A leader asks, all answer, and if a round begins, it succeeds. */
+static void let_lead(world *w, const bounds *b, int c) {
+  for (bool moved = true; moved;) {
+    moved = happen(w, b, ASKS, c, 0) || happen(w, b, BEGINS_ROUND, c, 0);
+    for (int r = c + 1; r < b->nranks; r++) {
+      moved = happen(w, b, ANSWERS, r, 0) || moved;
+      if (w->rank[r].leader == c)
+        happen(w, b, OBEYS, r, 0);
+      happen(w, b, HEARS_WORD, c, r);
+    }
+    moved = happen(w, b, ENDS_ROUND, c, 0) || moved;
+  }
+}
+
 /* Rank 0 chooses two lists with ranks that are leaving it, who then take one of rank 1, with a
  * lower ballot. One of them does not learn that it was committed, and comes back to rank 0, through
  * rank 2. */
@@ -204,16 +218,10 @@ Test(shrink, list_behind_the_back) {
       {CHECKS_IN, 3, 0},      {CHECKS_IN, 4, 0},      {BEGINS_ROUND, 1, 0},
       {OBEYS, 3, 0},          {OBEYS, 4, 0},          {HEARS_WORD, 1, 3},
       {HEARS_WORD, 1, 4},     {ENDS_ROUND, 1, 0},     {OBEYS, 4, 0},
-      {GIVES_UP, 3, 0},       {CHOOSES_LEADER, 3, 0}, {CHECKS_IN, 3, 0},
-      {BEGINS_ROUND, 0, 0}};
+      {GIVES_UP, 3, 0},       {CHOOSES_LEADER, 3, 0}, {CHECKS_IN, 3, 0}};
   world w = begin_world(&b);
   let_happen(&w, &b, events, sizeof(events) / sizeof(*events));
-  for (int i = 0; i < 2; i++)
-    for (int r = 2; r < 4; r++) { /* if a round has begun, it succeeds */
-      happen(&w, &b, OBEYS, r, 0);
-      happen(&w, &b, HEARS_WORD, 0, r);
-      happen(&w, &b, ENDS_ROUND, 0, 0);
-    }
+  let_lead(&w, &b, 0);
   cr_assert_neq(w.rank[1].outcome, FAILED);
   cr_assert_not(is_split(&w, &b));
 }
@@ -243,15 +251,12 @@ Test(shrink, word_with_a_lower_ballot) {
                                   {CHOOSES_LEADER, 2, 0},
                                   {LEARNS_OF_DEATH, 3, 0},
                                   {CHOOSES_LEADER, 3, 0},
-                                  {CHECKS_IN, 3, 0},
-                                  {BEGINS_ROUND, 2, 0}};
+                                  {CHECKS_IN, 3, 0}};
   world w = begin_world(&b);
   let_happen(&w, &b, (const int[][3]){{CHOOSES_LEADER, 0, 0}}, 1);
   let_two_choose(&w, &b);
   let_happen(&w, &b, events, sizeof(events) / sizeof(*events));
-  happen(&w, &b, OBEYS, 3, 0); /* if a round has begun, it succeeds */
-  happen(&w, &b, HEARS_WORD, 2, 3);
-  happen(&w, &b, ENDS_ROUND, 2, 0);
+  let_lead(&w, &b, 2);
   cr_assert_neq(w.rank[0].outcome, FAILED);
   cr_assert_not(is_split(&w, &b));
 }
@@ -265,18 +270,101 @@ Test(shrink, list_with_a_lower_ballot) {
       {GIVES_UP, 2, 0},       {CHOOSES_LEADER, 2, 0}, {GIVES_UP, 3, 0},
       {CHOOSES_LEADER, 3, 0}, {CHECKS_IN, 3, 0},      {GIVES_UP, 4, 0},
       {CHOOSES_LEADER, 4, 0}, {GIVES_UP, 4, 0},       {CHOOSES_LEADER, 4, 0},
-      {CHECKS_IN, 4, 0},      {BEGINS_ROUND, 2, 0}};
+      {CHECKS_IN, 4, 0}};
   world w = begin_world(&b);
   let_happen(&w, &b, first, sizeof(first) / sizeof(*first));
   let_two_choose(&w, &b);
   let_happen(&w, &b, events, sizeof(events) / sizeof(*events));
-  for (int r = 3; r < 5; r++) { /* if a round has begun, it succeeds */
-    happen(&w, &b, OBEYS, r, 0);
-    happen(&w, &b, HEARS_WORD, 2, r);
-  }
-  happen(&w, &b, ENDS_ROUND, 2, 0);
+  let_lead(&w, &b, 2);
   cr_assert_neq(w.rank[0].outcome, FAILED);
   cr_assert_not(is_split(&w, &b));
+}
+
+/* Rank 0 chooses two lists. Rank 2 knows the first one and hears of the second one from rank 4, so
+ * its ballot rises, and it asks. Rank 4 leaves it for rank 1, which renews the second list with a
+ * lower ballot, and returns. Ranks 3 and 4 then tell rank 2 of the renewal. */
+static world let_renew_below(const bounds *b) {
+  static const int events[][3] = {
+      {CHOOSES_LEADER, 0, 0}, {CHOOSES_LEADER, 1, 0}, {CHOOSES_LEADER, 2, 0},
+      {CHOOSES_LEADER, 3, 0}, {CHOOSES_LEADER, 4, 0}, {CHECKS_IN, 1, 0},
+      {CHECKS_IN, 2, 0},      {CHECKS_IN, 3, 0},      {CHECKS_IN, 4, 0},
+      {BEGINS_ROUND, 0, 0}, /* not heard of by 1, 3 and 4 */
+      {OBEYS, 2, 0},          {BREAKS, 0, 1},         {BREAKS, 0, 3},
+      {BREAKS, 0, 4},         {HEARS_WORD, 0, 2},     {ENDS_ROUND, 0, 0},
+      {COMES_BACK, 1, 0},     {COMES_BACK, 3, 0},     {COMES_BACK, 4, 0},
+      {CHECKS_IN, 1, 0},      {CHECKS_IN, 3, 0},      {CHECKS_IN, 4, 0},
+      {BEGINS_ROUND, 0, 0}, /* not heard of by 2 */
+      {OBEYS, 1, 0},          {OBEYS, 3, 0},          {OBEYS, 4, 0},
+      {GIVES_UP, 2, 0},       {CHOOSES_LEADER, 2, 0}, {GIVES_UP, 2, 0},
+      {CHOOSES_LEADER, 2, 0}, {GIVES_UP, 4, 0},       {CHOOSES_LEADER, 4, 0},
+      {GIVES_UP, 4, 0},       {CHOOSES_LEADER, 4, 0}, {CHECKS_IN, 4, 0},
+      {ASKS, 2, 0},           {GIVES_UP, 1, 0},       {CHOOSES_LEADER, 1, 0},
+      {GIVES_UP, 3, 0},       {CHOOSES_LEADER, 3, 0}, {CHECKS_IN, 3, 0},
+      {GIVES_UP, 4, 0},       {CHOOSES_LEADER, 4, 0}, {CHECKS_IN, 4, 0},
+      {BEGINS_ROUND, 1, 0},   {OBEYS, 3, 0},          {OBEYS, 4, 0},
+      {HEARS_WORD, 1, 3},     {HEARS_WORD, 1, 4},     {ENDS_ROUND, 1, 0},
+      {NOTICES_END, 2, 4},    {GIVES_UP, 3, 0},       {CHOOSES_LEADER, 3, 0},
+      {CHECKS_IN, 3, 0},      {GIVES_UP, 4, 0},       {CHOOSES_LEADER, 4, 0},
+      {CHECKS_IN, 4, 0}};
+  world w = begin_world(b);
+  let_happen(&w, b, events, sizeof(events) / sizeof(*events));
+  cr_assert_neq(w.rank[1].outcome, FAILED);
+  cr_assert_gt(w.rank[2].ballot, w.rank[3].ballot);
+  let_lead(&w, b, 2);
+  return w;
+}
+
+Test(shrink, renewal_with_a_lower_ballot) {
+  bounds b = {5, LISTS, 0, 16, .quorum = COLL_SHRINK_QUORUM_MAJORITY};
+  world w = let_renew_below(&b);
+  cr_assert_not(is_split(&w, &b));
+  b.bug = RENEWAL_UNHEARD;
+  w = let_renew_below(&b);
+  cr_assert(is_split(&w, &b), "the test does not show it");
+}
+
+/* Rank 4 answers rank 2, which knows a list with a high ballot, and leaves it for rank 1, where it
+ * adopts a list with a lower one; so does rank 3, and rank 1 returns. Rank 3 brings that list to
+ * rank 2, where rank 4 still seems to be there without it. Then rank 4 comes, too. */
+static world let_answer_before(const bounds *b) {
+  static const int events[][3] = {
+      {CHOOSES_LEADER, 0, 0}, {CHOOSES_LEADER, 1, 0}, {CHOOSES_LEADER, 2, 0},
+      {CHOOSES_LEADER, 3, 0}, {CHOOSES_LEADER, 4, 0}, {CHECKS_IN, 2, 0},
+      {CHECKS_IN, 3, 0},      {CHECKS_IN, 4, 0},      {BEGINS_ROUND, 0, 0},
+      {BREAKS, 0, 3},         {BREAKS, 0, 4},         {OBEYS, 2, 0},
+      {HEARS_WORD, 0, 2},     {ENDS_ROUND, 0, 0},     {COMES_BACK, 3, 0},
+      {COMES_BACK, 4, 0},     {CHECKS_IN, 3, 0},      {CHECKS_IN, 4, 0},
+      {BEGINS_ROUND, 0, 0},   {OBEYS, 2, 0},          {GIVES_UP, 2, 0},
+      {CHOOSES_LEADER, 2, 0}, {GIVES_UP, 2, 0},       {CHOOSES_LEADER, 2, 0},
+      {GIVES_UP, 4, 0},       {CHOOSES_LEADER, 4, 0}, {GIVES_UP, 4, 0},
+      {CHOOSES_LEADER, 4, 0}, {CHECKS_IN, 4, 0},      {ASKS, 2, 0},
+      {ANSWERS, 4, 0},        {GIVES_UP, 1, 0},       {CHOOSES_LEADER, 1, 0},
+      {GIVES_UP, 3, 0},       {CHOOSES_LEADER, 3, 0}, {CHECKS_IN, 3, 0},
+      {GIVES_UP, 4, 0},       {CHOOSES_LEADER, 4, 0}, {CHECKS_IN, 4, 0},
+      {BEGINS_ROUND, 1, 0},   {OBEYS, 3, 0},          {OBEYS, 4, 0},
+      {HEARS_WORD, 1, 3},     {HEARS_WORD, 1, 4},     {ENDS_ROUND, 1, 0},
+      {GIVES_UP, 3, 0},       {CHOOSES_LEADER, 3, 0}, {CHECKS_IN, 3, 0}};
+  world w = begin_world(b);
+  let_happen(&w, b, events, sizeof(events) / sizeof(*events));
+  cr_assert_neq(w.rank[1].outcome, FAILED);
+  cr_assert_gt(w.rank[2].ballot, w.rank[3].ballot);
+  let_lead(&w, b, 2);
+  happen(&w, b, NOTICES_END, 2, 4);
+  happen(&w, b, ENDS_ROUND, 2, 0);
+  happen(&w, b, GIVES_UP, 4, 0);
+  happen(&w, b, CHOOSES_LEADER, 4, 0);
+  happen(&w, b, CHECKS_IN, 4, 0);
+  let_lead(&w, b, 2);
+  return w;
+}
+
+Test(shrink, answer_to_another_question) {
+  bounds b = {5, LISTS, 0, 16, .quorum = COLL_SHRINK_QUORUM_MAJORITY};
+  world w = let_answer_before(&b);
+  cr_assert_not(is_split(&w, &b));
+  b.bug = BALLOT_RISES_NOT;
+  w = let_answer_before(&b);
+  cr_assert(is_split(&w, &b), "the test does not show it");
 }
 
 /* A ballot from another rank leaves room for the next one, or it is refused. */
