@@ -55,10 +55,11 @@ void colli_comm_note_cause(colli_family *family, int root, const char *name,
                             now_ns > window_ns ? now_ns - window_ns : 0);
 }
 
-/* Tells the family that this rank's caller knows of the failure. */
+/* Tells the family that this rank's caller knows of the failure, unless it has only this
+ * communicator. If it is making another one, others may have theirs, and wait there for it. */
 void colli_comm_admit(coll_comm *comm) {
   const colli_family *family = comm->family;
-  const bool only = family->members == comm && !comm->sibling;
+  const bool only = family->members == comm && !comm->sibling && family->making == 0;
   if (comm->failure.admitted || comm->failure.root < 0 || only)
     return;
   comm->failure.admitted = true;

@@ -239,6 +239,47 @@ Test(split_failures, late_after_a_revocation, .timeout = 60) {
                0);
 }
 
+/* What the three ranks of left_while_it_splits() have done. */
+typedef struct progress {
+  atomic_int has_half, revoked;
+} progress;
+
+/* Ranks 0 and 2 make a communicator of their own. Rank 0 has it and waits there, but before rank 2
+ * has it, rank 1 revokes that which they make it from, so rank 2 leaves: rank 1 is to blame. */
+static int left_while_it_splits(coll_comm *comm, int rank, int nranks, void *arg) {
+  (void)nranks;
+  progress *p = arg;
+  coll_comm *half = NULL;
+  coll_request *request = NULL;
+  coll_error error = COLL_ERROR_INIT;
+  int value = 7;
+  RANK_OK(coll_barrier(comm)); /* all are connected, so that a split sends at once */
+  RANK_OK(coll_comm_isplit(comm, rank == 1 ? COLL_NO_COLOR : 0, 0, NULL, &half, &request));
+  if (rank == 1) {
+    RANK_OK(coll_wait(&request, -1));
+    RANK_CHECK(WAIT_UNTIL(atomic_load(&p->has_half), 20));
+    RANK_OK(coll_comm_revoke(comm));
+    atomic_store(&p->revoked, 1);
+  } else if (rank == 2) {
+    RANK_CHECK(WAIT_UNTIL(atomic_load(&p->revoked), 20));
+    RANK_CHECK(coll_barrier(comm) == COLL_ERR_ABORTED);
+    coll_wait(&request, -1);
+    coll_comm_destroy(&half);
+  } else {
+    RANK_OK(coll_wait(&request, -1));
+    atomic_store(&p->has_half, 1);
+    RANK_CHECK(coll_allreduce(&value, &value, 1, COLL_INT32, COLL_SUM, half) == COLL_ERR_ABORTED);
+    RANK_CHECK(coll_last_error(half, &error) == COLL_OK);
+    RANK_CHECK(strstr(error.message, "rank 1 of \"world\"") && strstr(error.message, "to blame"));
+    coll_comm_destroy(&half);
+  }
+  return 0;
+}
+
+Test(split_failures, left_while_it_splits, .timeout = 60) {
+  cr_assert_eq(run_threads(3, NULL, left_while_it_splits, shared_memory(sizeof(progress))), 0);
+}
+
 /* Waits until `comm` fails, and checks whom it blames. */
 static int wait_for_loss(coll_comm *comm, int rank, int dead) {
   coll_status status = COLL_OK;
