@@ -47,10 +47,12 @@ static void note_errno(BIO *bio, int sys_errno, int again) {
     BIO_set_flags(bio, again | BIO_FLAGS_SHOULD_RETRY);
 }
 
-/* Whether an error is a lack of memory, which OpenSSL may call an internal error. */
+/* Whether an error is a lack of memory, which OpenSSL may call an internal error, or one of a
+ * cipher or digest that could not be set up. */
 static bool is_memory_error(unsigned long error) {
   const int reason = ERR_GET_REASON(error);
-  return reason == ERR_R_MALLOC_FAILURE || reason == ERR_R_INTERNAL_ERROR;
+  return reason == ERR_R_MALLOC_FAILURE || reason == ERR_R_INTERNAL_ERROR ||
+         (ERR_GET_LIB(error) == ERR_LIB_EVP && reason == EVP_R_INITIALIZATION_ERROR);
 }
 
 /* Whether the current call fails for lack of memory, as far as is known yet. */

@@ -275,6 +275,8 @@ Test(shortage, places_that_were_wrong, .timeout = 200) {
       {SHM, 1, SHORTAGE_HMAC, 44, true, 0},
       {MAC, 0, SHORTAGE_calloc, 3, false, 0},
       {TLS, 2, SHORTAGE_SSL_SESSION_new, 1, false, 0},
+      {TLS, 1, SHORTAGE_OPENSSL_malloc, 951, false, 0},
+      {TLS, 0, SHORTAGE_OPENSSL_malloc, 7086, true, 0},
   };
   pool p = {.most = WORLDS};
   for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
