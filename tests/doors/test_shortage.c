@@ -8,7 +8,7 @@
  * 20,000; a run plays a sample, always the same. By hand:
  *
  *   TEST_SHORTAGE=... build/tests/doors_test_shortage --filter 'shortage/what_is_asked_for'
- *     all                                each place, and 600 worlds at random: an hour
+ *     all                                each place, and 600 worlds at random: half an hour
  *     shrink  shrink,2  shrink,2,calloc  those of a phase, a victim, a kind of call
  *     shrink,2,calloc,17,always          one place, and what becomes of each rank
  *     grow,0,any,5,once                  at random, with a seed

@@ -14,7 +14,7 @@ import sys
 TREES = ["libcoll", "transports", "topology", "trainer", "perf"]
 # Headers of libraries that are loaded at run time or wrapped: only these files may include them.
 ONLY_IN = {r"hwloc": r"topology/hwloc[a-z_]*\.c", r"openssl/": r"libcoll/(base|net)/",
-           r"infiniband/": r"transports/verbs/", r"cuda": r"transports/cuda/", r"pmix": r"libcoll/create/pmix\.c"}
+           r"infiniband/": r"transports/verbs/", r"cuda": r"libcoll/gpu/", r"pmix": r"libcoll/create/pmix\.c"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^">]+)[">]', re.M)
 
 
