@@ -25,7 +25,8 @@ typedef colli_cu_result (*find_fn)(const char *name, void **function, int versio
 
 /*
  * The address of a function, or NULL. The driver is asked first: it may have forms that the library
- * does not export. Drivers before CUDA 12.0 have nothing to ask.
+ * does not export. Drivers before CUDA 12.0 have another form of that function, which is not used:
+ * their library exports all that is required.
  */
 static void *find(void *handle, find_fn ask, const entry *wanted) {
   void *function = NULL;

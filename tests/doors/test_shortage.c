@@ -243,8 +243,8 @@ Test(shortage, leaves_too_few, .timeout = 100) {
 
 /* A message of a shrink that could not be sent or received for a moment costs nobody anything. */
 Test(shortage, passes_during_a_shrink, .timeout = 100) {
-  static const shortage_call calls[] = {SHORTAGE_sendmsg, SHORTAGE_recvmsg, SHORTAGE_malloc,
-                                        SHORTAGE_HMAC};
+  static const shortage_call calls[] = {SHORTAGE_sendmsg, SHORTAGE_recvmsg, SHORTAGE_send,
+                                        SHORTAGE_malloc, SHORTAGE_HMAC};
   const int step = extent(3, 1, 6);
   setenv("COLL_LOG", "none", 1);
   for (size_t i = 0; i < sizeof(calls) / sizeof(*calls); i++)

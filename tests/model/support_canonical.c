@@ -30,7 +30,7 @@ static void tidy_leader(world *w, const bounds *b, int c) {
   for (int r = 0; r < b->nranks; r++) {
     link *l = &w->link[c][r];
     if (!l->open)
-      *l = (link){0};
+      *l = (link){.dropped = l->dropped < me->ballot ? 0 : l->dropped};
     l->order = l->order_ballot = l->order_list = 0;
     if (l->answered < me->ballot)
       l->answered = 0;

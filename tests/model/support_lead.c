@@ -177,7 +177,7 @@ bool end_round(world *w, const bounds *b, int c, bool give_up) {
     if (!give_up || w->given_up == b->give_ups)
       return false;
     w->given_up++;
-    *l = (link){0};
+    *l = (link){.dropped = me->ballot};
   }
   if (all) {
     end_shrink(w, c, here_set(w, c, b->nranks), me->list);

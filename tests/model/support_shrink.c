@@ -36,6 +36,12 @@ bool is_split(const world *w, const bounds *b) {
 
 /* ---- a follower ------------------------------------------------------------------------------ */
 
+/* A rank goes to another leader, so it hears no question of those before. */
+static void forget_drops(world *w, int r) {
+  for (int c = 0; c < MOST; c++)
+    w->link[c][r].dropped = 0;
+}
+
 /* A rank takes up the connection to the next leader, or leads itself. */
 static bool choose_leader(world *w, int r) {
   rank *me = &w->rank[r];
@@ -44,6 +50,7 @@ static bool choose_leader(world *w, int r) {
     c++;
   me->leader = (uint8_t)c;
   me->sent = 0;
+  forget_drops(w, r);
   memset(me->brought, 0, sizeof(me->brought));
   begin_to_gather(me);
   if (c == r)
@@ -56,17 +63,21 @@ static bool choose_leader(world *w, int r) {
 
 /* Its checkin arrives, if that rank lives and leads, or passes it on to the one that it follows,
  * which this rank may have given up on before. */
-static bool check_in(world *w, const bounds *b, int r) {
+static bool check_in(world *w, const bounds *b, int r, bool answers) {
   rank *me = &w->rank[r], *leader = &w->rank[me->leader];
   if (leader->alive && !leader->outcome && !me->sent && leader->sent &&
       leader->leader < me->leader) {
     me->leader = leader->leader;
     leader = &w->rank[me->leader];
+    forget_drops(w, r);
   }
   if (me->sent || !leader->alive || leader->outcome || leader->leader != me->leader)
     return false;
+  link *l = &w->link[me->leader][r];
+  if (answers && (l->open || !l->dropped))
+    return false;
   me->sent = 1;
-  w->link[me->leader][r] = (link){.open = 1};
+  *l = (link){.open = 1, .answered = answers ? l->dropped : 0};
   hear_checkin(w, b, me->leader, r);
   leader->gone |= me->gone & (uint8_t)~bit(me->leader);
   return true;
@@ -196,7 +207,7 @@ static bool break_link(world *w, const bounds *b, int c, int r) {
   if (!w->link[c][r].open || !is_attached(w, c, r) || w->given_up == b->give_ups)
     return false;
   w->given_up++;
-  w->link[c][r] = (link){0};
+  w->link[c][r] = (link){.dropped = w->rank[c].ballot};
   return true;
 }
 
@@ -249,7 +260,7 @@ bool happen(world *w, const bounds *b, event kind, int r, int x) {
   case CHOOSES_LEADER:
     return in && me->leader == NOBODY && x == 0 && choose_leader(w, r);
   case CHECKS_IN:
-    return follows && x == 0 && check_in(w, b, r);
+    return follows && x <= 1 && check_in(w, b, r, x == 1);
   case COMES_BACK:
     return follows && x == 0 && come_back(w, r);
   case OBEYS:

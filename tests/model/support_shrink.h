@@ -30,6 +30,7 @@ typedef struct link {
   uint8_t open; /* at the leader's end, and its checkin has arrived: */
   uint8_t ballot, list, renewed, child;
   uint8_t asked, answered;                 /* it is to check in again; has, for this ballot */
+  uint8_t dropped;                         /* if closed: by the leader, which asked for this one */
   uint8_t order, order_ballot, order_list; /* on its way to the rank */
   uint8_t word, word_ballot;               /* on its way back: 1: adopted, 2: could not */
   uint8_t awaited;                         /* an answer to the latest order is */
@@ -115,7 +116,7 @@ typedef enum event {
   DIES,
   LEARNS_OF_DEATH,
   CHOOSES_LEADER,
-  CHECKS_IN,
+  CHECKS_IN,  /* x = 1: because its leader has dropped it and asks for a checkin */
   COMES_BACK, /* has noticed that its connection is over */
   OBEYS,
   FAILS_TO_BUILD,

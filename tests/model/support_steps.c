@@ -135,8 +135,11 @@ static void meet_from(const step *s, const world *w, int r) {
   if (happen(&next, s->b, NOTICES_END, c, r) || happen(&next, s->b, BREAKS, c, r))
     meet_from(s, &next, r + 1);
   happen(&next, s->b, COMES_BACK, r, 0);
-  if (is_in(w, r) && w->rank[r].leader == c && happen(&next, s->b, CHECKS_IN, r, 0))
-    meet_from(s, &next, r + 1);
+  for (int answers = 0; answers < 2; answers++) {
+    world comes = next;
+    if (is_in(w, r) && w->rank[r].leader == c && happen(&comes, s->b, CHECKS_IN, r, answers))
+      meet_from(s, &comes, r + 1);
+  }
 }
 
 /* And it learns that rank x is dead, and some above. */
@@ -212,9 +215,12 @@ void for_each_step(const world *w, const bounds *b, visitor *visit, void *ctx) {
     if (!follows)
       continue;
     pass_on(&s, w, r);
-    world next = *w; /* it may also have checked in, or answered, before it leaves */
-    if (is_in(w, leader) && w->rank[leader].leader == leader &&
-        (happen(&next, b, CHECKS_IN, r, 0) || happen(&next, b, ANSWERS, r, 0)))
-      leave(&s, &next, r);
+    static const event before[][2] = {{CHECKS_IN, 0}, {CHECKS_IN, 1}, {ANSWERS, 0}};
+    for (int i = 0; i < 3; i++) { /* it may have done these before it leaves */
+      world next = *w;
+      if (is_in(w, leader) && w->rank[leader].leader == leader &&
+          happen(&next, b, before[i][0], r, (int)before[i][1]))
+        leave(&s, &next, r);
+    }
   }
 }

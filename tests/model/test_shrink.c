@@ -65,7 +65,7 @@ Test(shrink, four_ranks) {
   if (wants_all()) {
     search_both(4, 3, 2, 2, 0, 0);
     search_both(4, 3, 1, 2, 1, 0);
-    search_clean((bounds){4, 4, 2, 4, .quorum = COLL_SHRINK_QUORUM_MAJORITY, .uniform = true});
+    search_clean((bounds){4, 4, 2, 3, .quorum = COLL_SHRINK_QUORUM_MAJORITY, .uniform = true});
   }
 }
 

@@ -96,11 +96,11 @@ static int left_while_it_splits(coll_comm *comm, int rank, int nranks, void *arg
   RANK_OK(coll_comm_isplit(comm, rank == 1 ? COLL_NO_COLOR : 0, 0, NULL, &half, &request));
   if (rank == 1) {
     RANK_OK(coll_wait(&request, -1));
-    RANK_CHECK(WAIT_UNTIL(atomic_load(&p->has_half), 20));
+    RANK_CHECK(WAIT_UNTIL(atomic_load(&p->has_half), slow_s(20)));
     RANK_OK(coll_comm_revoke(comm));
     atomic_store(&p->revoked, 1);
   } else if (rank == 2) {
-    RANK_CHECK(WAIT_UNTIL(atomic_load(&p->revoked), 20));
+    RANK_CHECK(WAIT_UNTIL(atomic_load(&p->revoked), slow_s(20)));
     RANK_CHECK(coll_barrier(comm) == COLL_ERR_ABORTED);
     coll_wait(&request, -1);
     coll_comm_destroy(&half);

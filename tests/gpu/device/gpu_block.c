@@ -76,8 +76,10 @@ gpu_run *gpu_run_create(gpu_world *world, const gpu_launch *launch, gpu_fault *f
   if (!check_launch(launch, fault))
     return NULL;
   gpu_run *run = calloc(1, sizeof *run);
-  if (!run)
+  if (!run) {
+    snprintf(fault->message, sizeof fault->message, "out of memory");
     return NULL;
+  }
   run->world = world;
   run->launch = *launch;
   run->nblocks = launch->grid[0] * launch->grid[1] * launch->grid[2];
@@ -112,10 +114,6 @@ void gpu_run_destroy(gpu_run *run) {
 
 const gpu_fault *gpu_run_fault(const gpu_run *run) {
   return &run->fault;
-}
-
-uint64_t gpu_run_count(const gpu_run *run) {
-  return run->count;
 }
 
 /* Sets the special registers of a lane. */

@@ -54,7 +54,7 @@ struct gpu_run {
   int resident;
   uint32_t nblocks, next, ended;
   int draining; /* blocks whose threads have ended */
-  uint64_t random, instructions, count;
+  uint64_t random, instructions;
   gpu_fault fault;
   race_range *range;
 };

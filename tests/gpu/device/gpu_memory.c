@@ -16,12 +16,12 @@ typedef struct {
 static bool allowed(const gpu_run *run, uint64_t address, size_t bytes, bool write) {
   const gpu_options *o = &run->world->options;
   const ptx_module *m = run->launch.module;
+  if (!address || address >> 56 || (address + bytes) >> 56 || address + bytes < address)
+    return false;
   for (int i = 0; m && i < m->nglobals; i++)
     if (address >= m->globals[i].address &&
         address + bytes <= m->globals[i].address + m->globals[i].bytes)
       return true;
-  if (!address || address >> 56 || (address + bytes) >> 56)
-    return false;
   return !o->allowed || o->allowed(o->context, address, bytes, write);
 }
 

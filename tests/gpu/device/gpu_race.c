@@ -2,7 +2,11 @@
  *
  * Each thread counts its epochs; its clock says which epochs of other threads come before what it
  * does now. Most threads share a clock with others: after a barrier all threads of a block have the
- * same. */
+ * same.
+ *
+ * Four bytes remember one write and two reads. So of three threads that read them at once, one is
+ * forgotten, and of writes to different bytes of the four all but the last: a race with what was
+ * forgotten is not found. */
 #include "gpu_inner.h"
 
 #include <stdio.h>

@@ -281,7 +281,6 @@ static uint64_t run_warp(gpu_warp *w, uint64_t budget) {
   const ptx_instr *code = w->block->run->launch.kernel->code;
   int pc;
   uint32_t group = choose_lanes(w, &pc);
-  unsigned lanes = (unsigned)__builtin_popcount(group);
   bool plain = w->block->run->world->options.model == GPU_PLAIN;
   uint64_t used = 0;
   while (used < budget) {
@@ -301,7 +300,6 @@ static uint64_t run_warp(gpu_warp *w, uint64_t budget) {
     if (used == budget)
       set_pc(w, group, pc);
   }
-  w->block->run->count += used * lanes;
   return used;
 }
 

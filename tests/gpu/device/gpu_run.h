@@ -93,9 +93,6 @@ gpu_state gpu_run_step(gpu_run *run, uint64_t most);
 /* What stopped the kernel. */
 const gpu_fault *gpu_run_fault(const gpu_run *run);
 
-/* Instructions so far, counted per thread. */
-uint64_t gpu_run_count(const gpu_run *run);
-
 /* Frees a run, finished or not. */
 void gpu_run_destroy(gpu_run *run);
 

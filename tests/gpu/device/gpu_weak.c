@@ -1,9 +1,12 @@
-/* gpu_weak.c: memory as weak as PTX allows.
+/* gpu_weak.c: memory weaker than that of most devices, and never weaker than PTX allows.
  *
  *   thread's stores -> block's stores -> memory (with a history) -> block's cache -> loads
  *
  * Stores move on in random order; those to the same bytes keep theirs. A load that misses the cache
- * may see memory as it was at any time since the block's last acquire. */
+ * may see memory as it was at any time since the block's last acquire.
+ *
+ * Not modelled: loads that pass each other; a release that does not carry what other threads of its
+ * block have stored, and an acquire that is not one for the whole block. */
 #include "gpu_inner.h"
 
 #include <stdlib.h>
@@ -22,7 +25,7 @@ typedef struct {
 
 typedef struct {
   uint64_t tag;   /* address / LINE */
-  uint64_t time;  /* what is valid is not older */
+  uint64_t time;  /* when bytes were last set */
   uint32_t valid; /* a bit for each byte */
   uint8_t data[LINE];
 } line;
