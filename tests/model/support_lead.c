@@ -161,24 +161,26 @@ static bool have_guests_built(const world *w, int c) {
 bool end_round(world *w, const bounds *b, int c, bool give_up) {
   rank *me = &w->rank[c];
   bool all = have_guests_built(w, c);
+  unsigned silent = 0;
   if (!all && !give_up)
     return false;
   for (int r = c + 1; r < b->nranks; r++) {
-    link *l = &w->link[c][r];
-    if (!(me->takes & bit(r)))
-      continue;
-    if (l->open && l->said == 1)
+    const link *l = &w->link[c][r];
+    if (!(me->takes & bit(r)) || (l->open && l->said == 1))
       continue;
     if (b->bug == COMMITS_EARLY && l->open && l->awaited && !l->said && give_up)
       continue;
     all = false;
-    if (!l->open || !l->awaited || l->said)
-      continue;
-    if (!give_up || w->given_up == b->give_ups)
-      return false;
-    w->given_up++;
-    *l = (link){.dropped = me->ballot};
+    if (l->open && l->awaited && !l->said)
+      silent |= bit(r);
   }
+  const int count = __builtin_popcount(silent);
+  if (count > 0 && (!give_up || w->given_up + count > b->give_ups))
+    return false;
+  w->given_up += (uint8_t)count;
+  for (int r = c + 1; r < b->nranks; r++)
+    if (silent & bit(r))
+      w->link[c][r] = (link){.dropped = me->ballot};
   if (all) {
     end_shrink(w, c, here_set(w, c, b->nranks), me->list);
     return true;

@@ -90,10 +90,12 @@ static void take(void *ctx, const world *w) {
 /* Lets each event happen. */
 static void for_each_event(const world *w, const bounds *b, visitor *visit, void *ctx) {
   const int others = b->nranks + b->guests;
+  world next = *w;
   for (int i = 0; i < EVENTS * others * b->nranks; i++) {
-    world next = *w;
-    if (happen(&next, b, (event)(i % EVENTS), i / EVENTS % b->nranks, i / EVENTS / b->nranks))
-      visit(ctx, &next);
+    if (!happen(&next, b, (event)(i % EVENTS), i / EVENTS % b->nranks, i / EVENTS / b->nranks))
+      continue;
+    visit(ctx, &next);
+    next = *w;
   }
 }
 

@@ -64,18 +64,20 @@ static bool choose_leader(world *w, int r) {
 /* Its checkin arrives, if that rank lives and leads, or passes it on to the one that it follows,
  * which this rank may have given up on before. */
 static bool check_in(world *w, const bounds *b, int r, bool answers) {
-  rank *me = &w->rank[r], *leader = &w->rank[me->leader];
-  if (leader->alive && !leader->outcome && !me->sent && leader->sent &&
-      leader->leader < me->leader) {
-    me->leader = leader->leader;
-    leader = &w->rank[me->leader];
+  rank *me = &w->rank[r];
+  const rank *first = &w->rank[me->leader];
+  const bool passed =
+      first->alive && !first->outcome && !me->sent && first->sent && first->leader < me->leader;
+  const uint8_t c = passed ? first->leader : me->leader;
+  rank *leader = &w->rank[c];
+  link *l = &w->link[c][r];
+  if (me->sent || !leader->alive || leader->outcome || leader->leader != c)
+    return false;
+  if (answers && (passed || l->open || !l->dropped))
+    return false;
+  if (passed)
     forget_drops(w, r);
-  }
-  if (me->sent || !leader->alive || leader->outcome || leader->leader != me->leader)
-    return false;
-  link *l = &w->link[me->leader][r];
-  if (answers && (l->open || !l->dropped))
-    return false;
+  me->leader = c;
   me->sent = 1;
   *l = (link){.open = 1, .answered = answers ? l->dropped : 0};
   hear_checkin(w, b, me->leader, r);

@@ -139,7 +139,8 @@ typedef enum event {
 /* All ranks come to the shrink. */
 world begin_world(const bounds *b);
 
-/* Lets an event happen to rank r (with another one, x); false if it cannot. */
+/* Lets an event happen to rank r (with another one, x); false if it cannot, then nothing has
+ * changed. */
 bool happen(world *w, const bounds *b, event kind, int r, int x);
 
 /* Whether two ranks have returned with different lists. Both live; or, if it is uniform, somebody
