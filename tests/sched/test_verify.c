@@ -37,7 +37,7 @@ static void prove(const colli_algo *algo, const colli_shape *shape, near_kind ne
 /* Verifies all algorithms of one collective for 1 to 64 ranks: from 16 on for every third number,
  * or with TEST_ALL=1 for each. */
 static void prove_collective(colli_coll coll) {
-  int found = 0, turn = 0, step_from = extent(16, 64, 8), step = extent(3, 1, 7);
+  int found = 0, turn = 0, step_from = extent(16, 64, 8), step = extent(3, 1, 11);
   for (const colli_algo *const *algo = colli_algos; *algo; algo++) {
     if ((*algo)->coll != coll)
       continue;
