@@ -1,0 +1,300 @@
+/* driver_device.c: devices, their attributes and contexts, peers, names of errors. */
+#include <stdio.h>
+#include <string.h>
+
+#include "driver.h"
+
+/* The current context of each thread, and how it treats captures: CUDA's driver keeps them so. */
+static _Thread_local driver_context *current;
+static _Thread_local colli_cu_capture_mode capture_mode;
+
+driver_context *driver_current(void) {
+  return current;
+}
+
+driver_device *driver_device_of(const driver_context *context) {
+  return &driver_get()->devices[context->device];
+}
+
+/* Whether there is such a device. */
+static bool exists(colli_cu_device device) {
+  return device >= 0 && device < driver_get()->settings.devices;
+}
+
+bool driver_can_access(const driver_state *state, int device, int peer) {
+  const char *peers = state->settings.peers;
+  if (device == peer || strcmp(peers, "none") == 0)
+    return false;
+  return strcmp(peers, "all") == 0 || peers[device * state->settings.devices + peer] == '1';
+}
+
+colli_cu_result cuDriverGetVersion(int *version) {
+  colli_cu_result result = driver_enter();
+  if (result != COLLI_CUDA_SUCCESS)
+    return result;
+  *version = 12040;
+  return driver_leave(COLLI_CUDA_SUCCESS);
+}
+
+colli_cu_result cuDeviceGetCount(int *count) {
+  colli_cu_result result = driver_enter();
+  if (result != COLLI_CUDA_SUCCESS)
+    return result;
+  *count = driver_get()->settings.devices;
+  return driver_leave(COLLI_CUDA_SUCCESS);
+}
+
+colli_cu_result cuDeviceGet(colli_cu_device *device, int ordinal) {
+  colli_cu_result result = driver_enter();
+  if (result != COLLI_CUDA_SUCCESS)
+    return result;
+  if (!exists(ordinal))
+    return driver_leave(ERROR_INVALID_DEVICE);
+  *device = ordinal;
+  return driver_leave(COLLI_CUDA_SUCCESS);
+}
+
+/* The value of an attribute, or -1 if it is unknown. */
+static int attribute_of(colli_cu_device_attribute attribute) {
+  switch (attribute) {
+  case COLLI_CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
+    return driver_get()->settings.resident; /* with one block each */
+  case COLLI_CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
+    return 7;
+  case COLLI_CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH:
+    return 1;
+  case COLLI_CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR:
+  case COLLI_CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:
+  case COLLI_CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED:
+  case COLLI_CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED:
+  case COLLI_CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS:
+  case COLLI_CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING:
+  case COLLI_CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED:
+    return 0;
+  default:
+    return -1;
+  }
+}
+
+colli_cu_result cuDeviceGetAttribute(int *value, colli_cu_device_attribute attribute,
+                                     colli_cu_device device) {
+  colli_cu_result result = driver_enter();
+  if (result != COLLI_CUDA_SUCCESS)
+    return result;
+  if (!exists(device))
+    return driver_leave(ERROR_INVALID_DEVICE);
+  const int known = attribute_of(attribute);
+  if (known < 0)
+    return driver_leave(COLLI_CUDA_ERROR_INVALID_VALUE);
+  *value = known;
+  return driver_leave(COLLI_CUDA_SUCCESS);
+}
+
+colli_cu_result cuDeviceGetUuid_v2(colli_cu_uuid *uuid, colli_cu_device device) {
+  colli_cu_result result = driver_enter();
+  if (result != COLLI_CUDA_SUCCESS)
+    return result;
+  if (!exists(device))
+    return driver_leave(ERROR_INVALID_DEVICE);
+  memset(uuid->bytes, 0x5a, sizeof(uuid->bytes));
+  uuid->bytes[15] = (char)device;
+  return driver_leave(COLLI_CUDA_SUCCESS);
+}
+
+colli_cu_result cuDeviceGetPCIBusId(char *id, int id_bytes, colli_cu_device device) {
+  colli_cu_result result = driver_enter();
+  if (result != COLLI_CUDA_SUCCESS)
+    return result;
+  if (!exists(device))
+    return driver_leave(ERROR_INVALID_DEVICE);
+  const int length =
+      snprintf(id, (size_t)(id_bytes > 0 ? id_bytes : 0), "0000:%02x:00.0", (unsigned)device + 1);
+  return driver_leave(length < id_bytes ? COLLI_CUDA_SUCCESS : COLLI_CUDA_ERROR_INVALID_VALUE);
+}
+
+colli_cu_result cuDevicePrimaryCtxRetain(colli_cu_context *context, colli_cu_device device) {
+  colli_cu_result result = driver_enter();
+  if (result != COLLI_CUDA_SUCCESS)
+    return result;
+  if (!exists(device))
+    return driver_leave(ERROR_INVALID_DEVICE);
+  driver_context *primary = &driver_get()->devices[device].context;
+  primary->retained++;
+  *context = (colli_cu_context)primary;
+  return driver_leave(COLLI_CUDA_SUCCESS);
+}
+
+colli_cu_result cuDevicePrimaryCtxRelease_v2(colli_cu_device device) {
+  colli_cu_result result = driver_enter();
+  if (result != COLLI_CUDA_SUCCESS)
+    return result;
+  if (!exists(device))
+    return driver_leave(ERROR_INVALID_DEVICE);
+  driver_context *primary = &driver_get()->devices[device].context;
+  if (!primary->retained)
+    return driver_leave(COLLI_CUDA_ERROR_INVALID_CONTEXT);
+  primary->retained--;
+  return driver_leave(COLLI_CUDA_SUCCESS);
+}
+
+colli_cu_result cuDevicePrimaryCtxGetState(colli_cu_device device, unsigned *flags, int *active) {
+  colli_cu_result result = driver_enter();
+  if (result != COLLI_CUDA_SUCCESS)
+    return result;
+  if (!exists(device))
+    return driver_leave(ERROR_INVALID_DEVICE);
+  *flags = 0;
+  *active = driver_get()->devices[device].context.retained > 0;
+  return driver_leave(COLLI_CUDA_SUCCESS);
+}
+
+colli_cu_result cuCtxGetCurrent(colli_cu_context *context) {
+  colli_cu_result result = driver_enter();
+  if (result != COLLI_CUDA_SUCCESS)
+    return result;
+  *context = (colli_cu_context)current;
+  return driver_leave(COLLI_CUDA_SUCCESS);
+}
+
+/* The context of a handle, or NULL. */
+static driver_context *context_of(colli_cu_context handle) {
+  driver_state *s = driver_get();
+  for (int i = 0; i < s->settings.devices; i++)
+    if ((colli_cu_context)&s->devices[i].context == handle && s->devices[i].context.retained)
+      return &s->devices[i].context;
+  return NULL;
+}
+
+colli_cu_result cuCtxSetCurrent(colli_cu_context context) {
+  colli_cu_result result = driver_enter();
+  if (result != COLLI_CUDA_SUCCESS)
+    return result;
+  driver_context *found = context_of(context);
+  if (context && !found)
+    return driver_leave(COLLI_CUDA_ERROR_INVALID_CONTEXT);
+  current = found;
+  return driver_leave(COLLI_CUDA_SUCCESS);
+}
+
+colli_cu_result cuCtxGetDevice(colli_cu_device *device) {
+  colli_cu_result result = driver_enter();
+  if (result != COLLI_CUDA_SUCCESS)
+    return result;
+  if (!current)
+    return driver_leave(COLLI_CUDA_ERROR_INVALID_CONTEXT);
+  *device = current->device;
+  return driver_leave(COLLI_CUDA_SUCCESS);
+}
+
+colli_cu_result cuCtxEnablePeerAccess(colli_cu_context peer, unsigned flags) {
+  driver_context *context, *other;
+  colli_cu_result result = driver_enter_context(&context);
+  if (result != COLLI_CUDA_SUCCESS)
+    return result;
+  other = context_of(peer);
+  if (flags)
+    result = COLLI_CUDA_ERROR_INVALID_VALUE;
+  else if (!other || other == context)
+    result = COLLI_CUDA_ERROR_INVALID_CONTEXT;
+  else if (!driver_can_access(driver_get(), context->device, other->device))
+    result = COLLI_CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
+  else if (context->peers >> other->device & 1)
+    result = COLLI_CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
+  else
+    context->peers |= 1u << other->device;
+  return driver_leave(result);
+}
+
+colli_cu_result cuDeviceCanAccessPeer(int *can, colli_cu_device device, colli_cu_device peer) {
+  colli_cu_result result = driver_enter();
+  if (result != COLLI_CUDA_SUCCESS)
+    return result;
+  if (!exists(device) || !exists(peer))
+    return driver_leave(ERROR_INVALID_DEVICE);
+  *can = driver_can_access(driver_get(), device, peer);
+  return driver_leave(COLLI_CUDA_SUCCESS);
+}
+
+colli_cu_result cuDeviceGetP2PAttribute(int *value, colli_cu_p2p_attribute attribute,
+                                        colli_cu_device from, colli_cu_device to) {
+  colli_cu_result result = driver_enter();
+  if (result != COLLI_CUDA_SUCCESS)
+    return result;
+  if (!exists(from) || !exists(to) || from == to)
+    return driver_leave(ERROR_INVALID_DEVICE);
+  *value = driver_can_access(driver_get(), from, to);
+  if (attribute == COLLI_CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK)
+    *value = 0;
+  else if (attribute != COLLI_CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED &&
+           attribute != COLLI_CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED)
+    result = COLLI_CUDA_ERROR_INVALID_VALUE;
+  return driver_leave(result);
+}
+
+colli_cu_result cuThreadExchangeStreamCaptureMode(colli_cu_capture_mode *mode) {
+  colli_cu_result result = driver_enter();
+  if (result != COLLI_CUDA_SUCCESS)
+    return result;
+  const colli_cu_capture_mode former = capture_mode;
+  capture_mode = *mode;
+  *mode = former;
+  return driver_leave(COLLI_CUDA_SUCCESS);
+}
+
+/* A name of an error and what it means. */
+typedef struct error_text {
+  colli_cu_result error;
+  const char *name, *text;
+} error_text;
+
+static const error_text errors[] = {
+    {COLLI_CUDA_SUCCESS, "CUDA_SUCCESS", "no error"},
+    {COLLI_CUDA_ERROR_INVALID_VALUE, "CUDA_ERROR_INVALID_VALUE", "invalid argument"},
+    {COLLI_CUDA_ERROR_OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"},
+    {COLLI_CUDA_ERROR_NOT_INITIALIZED, "CUDA_ERROR_NOT_INITIALIZED", "initialization error"},
+    {COLLI_CUDA_ERROR_DEINITIALIZED, "CUDA_ERROR_DEINITIALIZED", "driver shutting down"},
+    {COLLI_CUDA_ERROR_NO_DEVICE, "CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"},
+    {ERROR_INVALID_DEVICE, "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"},
+    {COLLI_CUDA_ERROR_INVALID_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
+    {COLLI_CUDA_ERROR_PEER_ACCESS_UNSUPPORTED, "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED",
+     "peer access is not supported between these two devices"},
+    {ERROR_INVALID_PTX, "CUDA_ERROR_INVALID_PTX", "a PTX JIT compilation failed"},
+    {ERROR_INVALID_HANDLE, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"},
+    {ERROR_NOT_FOUND, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
+    {COLLI_CUDA_ERROR_NOT_READY, "CUDA_ERROR_NOT_READY", "device not ready"},
+    {ERROR_ILLEGAL_ADDRESS, "CUDA_ERROR_ILLEGAL_ADDRESS",
+     "an illegal memory access was encountered"},
+    {COLLI_CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED, "CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED",
+     "peer access is already enabled"},
+    {COLLI_CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, "CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED",
+     "part or all of the requested memory range is already mapped"},
+    {ERROR_HOST_MEMORY_NOT_REGISTERED, "CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED",
+     "pointer does not correspond to a registered memory region"},
+    {ERROR_MISALIGNED_ADDRESS, "CUDA_ERROR_MISALIGNED_ADDRESS", "misaligned address"},
+    {ERROR_LAUNCH_FAILED, "CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"},
+    {ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, "CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE",
+     "too many blocks in cooperative launch"},
+    {COLLI_CUDA_ERROR_NOT_PERMITTED, "CUDA_ERROR_NOT_PERMITTED", "operation not permitted"},
+    {COLLI_CUDA_ERROR_NOT_SUPPORTED, "CUDA_ERROR_NOT_SUPPORTED", "operation not supported"},
+    {ERROR_UNKNOWN, "CUDA_ERROR_UNKNOWN", "unknown error"},
+};
+
+/* Finds an error; NULL if there is no such error. */
+static const error_text *find_error(colli_cu_result error) {
+  for (size_t i = 0; i < sizeof(errors) / sizeof(*errors); i++)
+    if (errors[i].error == error)
+      return &errors[i];
+  return NULL;
+}
+
+colli_cu_result cuGetErrorName(colli_cu_result error, const char **text) {
+  const error_text *found = find_error(error);
+  *text = found ? found->name : NULL;
+  return found ? COLLI_CUDA_SUCCESS : COLLI_CUDA_ERROR_INVALID_VALUE;
+}
+
+colli_cu_result cuGetErrorString(colli_cu_result error, const char **text) {
+  const error_text *found = find_error(error);
+  *text = found ? found->text : NULL;
+  return found ? COLLI_CUDA_SUCCESS : COLLI_CUDA_ERROR_INVALID_VALUE;
+}

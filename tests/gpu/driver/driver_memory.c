@@ -1,0 +1,330 @@
+/* driver_memory.c: ranges of memory: of devices, pinned and registered; what is known of an
+ * address. */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "driver.h"
+
+enum { PAGE = 4096 };
+
+/* The index of the first range that ends after an address. */
+static int index_of(const driver_state *s, uint64_t at) {
+  int low = 0, high = s->nmemory;
+  while (low < high) {
+    const int middle = (low + high) / 2;
+    if (s->memory[middle]->at + s->memory[middle]->bytes > at)
+      high = middle;
+    else
+      low = middle + 1;
+  }
+  return low;
+}
+
+driver_memory *driver_memory_find(uint64_t at, size_t bytes) {
+  driver_state *s = driver_get();
+  const int i = index_of(s, at);
+  if (i == s->nmemory || s->memory[i]->at > at)
+    return NULL;
+  return bytes <= s->memory[i]->at + s->memory[i]->bytes - at ? s->memory[i] : NULL;
+}
+
+bool driver_memory_overlaps(uint64_t at, size_t bytes) {
+  const driver_state *s = driver_get();
+  const int i = index_of(s, at);
+  return i < s->nmemory && s->memory[i]->at < at + bytes;
+}
+
+/* Makes room for one range more. */
+static bool grow(driver_state *s) {
+  if (s->nmemory < s->memory_room)
+    return true;
+  const int room = s->memory_room * 2 + 64;
+  driver_memory **memory = realloc(s->memory, (size_t)room * sizeof(*memory));
+  if (!memory)
+    return false;
+  s->memory = memory;
+  s->memory_room = room;
+  return true;
+}
+
+/* Gives a range back to the system. */
+static void unmap(driver_memory *m) {
+  if (m->kind != REGISTERED_MEMORY)
+    munmap((void *)(uintptr_t)m->at, m->mapped_bytes);
+  if (m->fd >= 0)
+    close(m->fd);
+  free(m);
+}
+
+bool driver_memory_add(const driver_memory *fields) {
+  driver_state *s = driver_get();
+  driver_memory *m = malloc(sizeof(*m));
+  if (!m)
+    return false;
+  *m = *fields;
+  if (!grow(s)) {
+    unmap(m);
+    return false;
+  }
+  m->id = ++s->ids;
+  const int i = index_of(s, m->at);
+  memmove(s->memory + i + 1, s->memory + i, (size_t)(s->nmemory - i) * sizeof(*s->memory));
+  s->memory[i] = m;
+  s->nmemory++;
+  return true;
+}
+
+void driver_memory_remove(driver_memory *memory) {
+  driver_state *s = driver_get();
+  const int i = index_of(s, memory->at);
+  s->nmemory--;
+  memmove(s->memory + i, s->memory + i + 1, (size_t)(s->nmemory - i) * sizeof(*s->memory));
+  memory->next = s->freed;
+  s->freed = memory;
+  pthread_cond_broadcast(&s->work);
+}
+
+void driver_memory_unmap_freed(void) {
+  driver_state *s = driver_get();
+  driver_memory *m;
+  while ((m = s->freed)) {
+    s->freed = m->next;
+    unmap(m);
+  }
+}
+
+bool driver_memory_allowed(void *unused, uint64_t address, size_t bytes, bool write) {
+  driver_state *s = driver_get();
+  (void)unused;
+  (void)write;
+  pthread_mutex_lock(&s->lock);
+  const driver_memory *m = driver_memory_find(address, bytes);
+  const int device = s->running_device;
+  bool allowed = m != NULL;
+  if (m && (m->kind == DEVICE_MEMORY || m->kind == OPENED_MEMORY)) {
+    const uint32_t peers = s->devices[device].context.peers;
+    allowed = m->context->device == device || (m->kind == DEVICE_MEMORY && peers >> m->owner & 1);
+  }
+  pthread_mutex_unlock(&s->lock);
+  return allowed;
+}
+
+/* Whole pages. */
+static size_t pages(size_t bytes) {
+  return (bytes + PAGE - 1) / PAGE * PAGE;
+}
+
+/* Maps new memory into `m`: that of a file without a name, which others can open. */
+static bool map_device_memory(driver_memory *m) {
+  m->fd = memfd_create("fake_gpu", MFD_CLOEXEC);
+  if (m->fd < 0)
+    return false;
+  void *at = MAP_FAILED;
+  struct stat is = {0};
+  if (ftruncate(m->fd, (off_t)m->mapped_bytes) == 0 && fstat(m->fd, &is) == 0)
+    at = mmap(NULL, m->mapped_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, m->fd, 0);
+  m->inode = is.st_ino;
+  m->at = (uint64_t)(uintptr_t)at;
+  if (at != MAP_FAILED)
+    return true;
+  close(m->fd);
+  return false;
+}
+
+colli_cu_result cuMemAlloc_v2(colli_cu_deviceptr *at, size_t bytes) {
+  driver_context *context;
+  colli_cu_result result = driver_enter_context(&context);
+  if (result != COLLI_CUDA_SUCCESS)
+    return result;
+  driver_hold_back();
+  driver_memory m = {.kind = DEVICE_MEMORY,
+                     .bytes = bytes,
+                     .mapped_bytes = pages(bytes),
+                     .context = context,
+                     .owner = context->device};
+  if (!bytes)
+    return driver_leave(COLLI_CUDA_ERROR_INVALID_VALUE);
+  if (bytes > SIZE_MAX / 2 || !map_device_memory(&m) || !driver_memory_add(&m))
+    return driver_leave(COLLI_CUDA_ERROR_OUT_OF_MEMORY);
+  *at = m.at;
+  return driver_leave(COLLI_CUDA_SUCCESS);
+}
+
+/* Frees memory of a kind, by its first address. */
+static colli_cu_result release(uint64_t at, memory_kind kind, colli_cu_result otherwise) {
+  driver_context *context;
+  colli_cu_result result = driver_enter_context(&context);
+  if (result != COLLI_CUDA_SUCCESS)
+    return result;
+  driver_hold_back();
+  driver_memory *m = driver_memory_find(at, 1);
+  if (!m || m->at != at || m->kind != kind)
+    return driver_leave(otherwise);
+  driver_memory_remove(m);
+  return driver_leave(COLLI_CUDA_SUCCESS);
+}
+
+colli_cu_result cuMemFree_v2(colli_cu_deviceptr at) {
+  return at ? release(at, DEVICE_MEMORY, COLLI_CUDA_ERROR_INVALID_VALUE) : COLLI_CUDA_SUCCESS;
+}
+
+colli_cu_result cuMemHostAlloc(void **at, size_t bytes, unsigned flags) {
+  driver_context *context;
+  colli_cu_result result = driver_enter_context(&context);
+  if (result != COLLI_CUDA_SUCCESS)
+    return result;
+  driver_hold_back();
+  if (!bytes || flags & ~7u)
+    return driver_leave(COLLI_CUDA_ERROR_INVALID_VALUE);
+  void *mapped = bytes > SIZE_MAX / 2 ? MAP_FAILED
+                                      : mmap(NULL, pages(bytes), PROT_READ | PROT_WRITE,
+                                             MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  const driver_memory m = {.kind = PINNED_MEMORY,
+                           .at = (uint64_t)(uintptr_t)mapped,
+                           .bytes = bytes,
+                           .mapped_bytes = pages(bytes),
+                           .context = context,
+                           .owner = context->device,
+                           .fd = -1};
+  if (mapped == MAP_FAILED || !driver_memory_add(&m))
+    return driver_leave(COLLI_CUDA_ERROR_OUT_OF_MEMORY);
+  *at = mapped;
+  return driver_leave(COLLI_CUDA_SUCCESS);
+}
+
+colli_cu_result cuMemFreeHost(void *at) {
+  return release((uint64_t)(uintptr_t)at, PINNED_MEMORY, COLLI_CUDA_ERROR_INVALID_VALUE);
+}
+
+colli_cu_result cuMemHostRegister_v2(void *at, size_t bytes, unsigned flags) {
+  driver_context *context;
+  colli_cu_result result = driver_enter_context(&context);
+  if (result != COLLI_CUDA_SUCCESS)
+    return result;
+  driver_hold_back();
+  const driver_memory m = {.kind = REGISTERED_MEMORY,
+                           .at = (uint64_t)(uintptr_t)at,
+                           .bytes = bytes,
+                           .context = context,
+                           .owner = context->device,
+                           .fd = -1};
+  if (!at || !bytes || bytes > SIZE_MAX - m.at || flags & ~3u)
+    return driver_leave(COLLI_CUDA_ERROR_INVALID_VALUE);
+  if (driver_memory_overlaps(m.at, bytes))
+    return driver_leave(COLLI_CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
+  return driver_leave(driver_memory_add(&m) ? COLLI_CUDA_SUCCESS : COLLI_CUDA_ERROR_OUT_OF_MEMORY);
+}
+
+colli_cu_result cuMemHostUnregister(void *at) {
+  return release((uint64_t)(uintptr_t)at, REGISTERED_MEMORY, ERROR_HOST_MEMORY_NOT_REGISTERED);
+}
+
+colli_cu_result cuMemHostGetDevicePointer_v2(colli_cu_deviceptr *device, void *host,
+                                             unsigned flags) {
+  driver_context *context;
+  colli_cu_result result = driver_enter_context(&context);
+  if (result != COLLI_CUDA_SUCCESS)
+    return result;
+  const driver_memory *m = driver_memory_find((uint64_t)(uintptr_t)host, 1);
+  if (flags || !m || m->kind < PINNED_MEMORY)
+    return driver_leave(COLLI_CUDA_ERROR_INVALID_VALUE);
+  *device = (uint64_t)(uintptr_t)host;
+  return driver_leave(COLLI_CUDA_SUCCESS);
+}
+
+colli_cu_result cuMemGetAddressRange_v2(colli_cu_deviceptr *base, size_t *bytes,
+                                        colli_cu_deviceptr at) {
+  driver_context *context;
+  colli_cu_result result = driver_enter_context(&context);
+  if (result != COLLI_CUDA_SUCCESS)
+    return result;
+  const driver_memory *m = driver_memory_find(at, 1);
+  if (!m || m->kind == REGISTERED_MEMORY)
+    return driver_leave(ERROR_NOT_FOUND);
+  if (base)
+    *base = m->at;
+  if (bytes)
+    *bytes = m->bytes;
+  return driver_leave(COLLI_CUDA_SUCCESS);
+}
+
+/* Writes a value of `bytes` bytes, all of whose kinds are little-endian numbers. */
+static void give(void *to, uint64_t value, size_t bytes) {
+  memcpy(to, &value, bytes);
+}
+
+/* Writes an attribute of an address; m is NULL if nothing is known. False if it is unknown. What
+ * CUDA calls a boolean has 4 bytes here, as programs that use it have. */
+static bool give_attribute(colli_cu_pointer_attribute attribute, const driver_memory *m,
+                           uint64_t at, void *to) {
+  const bool host = m && m->kind >= PINNED_MEMORY;
+  switch (attribute) {
+  case COLLI_CU_POINTER_ATTRIBUTE_CONTEXT:
+    give(to, m ? (uint64_t)(uintptr_t)m->context : 0, sizeof(void *));
+    return true;
+  case COLLI_CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+    give(to, !m ? 0 : host ? COLLI_CU_MEMORYTYPE_HOST : COLLI_CU_MEMORYTYPE_DEVICE, 4);
+    return true;
+  case COLLI_CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+    give(to, m ? at : 0, 8);
+    return true;
+  case COLLI_CU_POINTER_ATTRIBUTE_HOST_POINTER:
+    give(to, host ? at : 0, sizeof(void *));
+    return true;
+  case COLLI_CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+    give(to, m ? m->sync_memops : 0, 4);
+    return true;
+  case COLLI_CU_POINTER_ATTRIBUTE_BUFFER_ID:
+    give(to, m ? m->id : 0, 8);
+    return true;
+  case COLLI_CU_POINTER_ATTRIBUTE_IS_MANAGED:
+    give(to, 0, 4);
+    return true;
+  case COLLI_CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+    give(to, m ? (uint64_t)m->context->device : (uint64_t)-2, 4);
+    return true;
+  case COLLI_CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+    give(to, m && m->kind == DEVICE_MEMORY && !driver_get()->settings.no_ipc, 4);
+    return true;
+  case COLLI_CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+    give(to, m ? m->at : 0, 8);
+    return true;
+  case COLLI_CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+    give(to, m ? m->bytes : 0, sizeof(size_t));
+    return true;
+  case COLLI_CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+    give(to, COLLI_CU_MEM_HANDLE_TYPE_NONE, 8);
+    return true;
+  default:
+    return false;
+  }
+}
+
+colli_cu_result cuPointerGetAttributes(unsigned count, colli_cu_pointer_attribute *attributes,
+                                       void **values, colli_cu_deviceptr at) {
+  driver_context *context;
+  colli_cu_result result = driver_enter_context(&context);
+  if (result != COLLI_CUDA_SUCCESS)
+    return result;
+  const driver_memory *m = driver_memory_find(at, 1);
+  for (unsigned i = 0; i < count && result == COLLI_CUDA_SUCCESS; i++)
+    if (!give_attribute(attributes[i], m, at, values[i]))
+      result = COLLI_CUDA_ERROR_INVALID_VALUE;
+  return driver_leave(result);
+}
+
+colli_cu_result cuPointerSetAttribute(const void *value, colli_cu_pointer_attribute attribute,
+                                      colli_cu_deviceptr at) {
+  driver_context *context;
+  colli_cu_result result = driver_enter_context(&context);
+  if (result != COLLI_CUDA_SUCCESS)
+    return result;
+  driver_memory *m = driver_memory_find(at, 1);
+  if (attribute != COLLI_CU_POINTER_ATTRIBUTE_SYNC_MEMOPS || !m || m->kind != DEVICE_MEMORY)
+    return driver_leave(COLLI_CUDA_ERROR_INVALID_VALUE);
+  memcpy(&m->sync_memops, value, sizeof(m->sync_memops));
+  return driver_leave(COLLI_CUDA_SUCCESS);
+}

@@ -1,0 +1,164 @@
+/* driver_run.c: executes the operations of streams. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "driver.h"
+
+enum { LEAST_STEP = 256, STEP_RANGE = 4096 }; /* instructions of a kernel's turn */
+
+void driver_tell_races(void) {
+  driver_state *s = driver_get();
+  char text[512];
+  s->races = gpu_world_races(s->world);
+  for (; s->races_told < s->races; s->races_told++) {
+    const gpu_race *race = s->races_told < 16 ? gpu_world_race(s->world, (int)s->races_told) : NULL;
+    if (!race)
+      continue;
+    gpu_race_text(race, text, sizeof(text));
+    fprintf(stderr, "fake GPU: race: %s\n", text);
+  }
+}
+
+/* Makes an error the context's. */
+static void fail(const driver_op *op, colli_cu_result error) {
+  driver_context *context = op->stream->object.context;
+  if (!context->error)
+    context->error = error;
+}
+
+/* The error that a fault becomes. */
+static colli_cu_result error_of(const gpu_fault *fault) {
+  switch (fault->kind) {
+  case GPU_ILLEGAL_ADDRESS:
+    return ERROR_ILLEGAL_ADDRESS;
+  case GPU_MISALIGNED:
+    return ERROR_MISALIGNED_ADDRESS;
+  default:
+    return ERROR_LAUNCH_FAILED;
+  }
+}
+
+/* Starts a kernel if its device has room; false if it must wait. */
+static bool start(driver_op *op, driver_device *d) {
+  driver_state *s = driver_get();
+  const uint32_t *grid = op->launch.grid;
+  const uint64_t blocks = (uint64_t)grid[0] * grid[1] * grid[2];
+  gpu_fault fault;
+  if (!d->free || (op->cooperative && d->free < blocks))
+    return false;
+  op->launch.resident = (int)(blocks < d->free ? blocks : d->free);
+  op->run = gpu_run_create(s->world, &op->launch, &fault);
+  if (!op->run) {
+    fprintf(stderr, "fake GPU: %s\n", fault.message);
+    fail(op, ERROR_LAUNCH_FAILED);
+    return true;
+  }
+  d->free -= (uint64_t)op->launch.resident;
+  s->running++;
+  return true;
+}
+
+/* Runs a kernel for one turn. */
+static op_progress run_kernel(driver_op *op) {
+  driver_state *s = driver_get();
+  driver_device *d = driver_device_of(op->stream->object.context);
+  if (!op->run && !start(op, d))
+    return OP_WAITS;
+  if (!op->run)
+    return OP_ENDS;
+  s->running_device = op->launch.device;
+  const uint64_t most = LEAST_STEP + driver_random(&s->random_step) % STEP_RANGE;
+  pthread_mutex_unlock(&s->lock);
+  const gpu_state state = gpu_run_step(op->run, most);
+  pthread_mutex_lock(&s->lock);
+  driver_tell_races();
+  if (state == GPU_RUNNING && !op->stream->object.context->error)
+    return OP_GOES_ON;
+  if (state == GPU_FAULTED) {
+    fprintf(stderr, "fake GPU: %s\n", gpu_run_fault(op->run)->message);
+    fail(op, error_of(gpu_run_fault(op->run)));
+  }
+  gpu_run_destroy(op->run);
+  op->run = NULL;
+  d->free += (uint64_t)op->launch.resident;
+  s->running--;
+  return OP_ENDS;
+}
+
+/* Whether the ranges of a copy are still there. */
+static bool there(const driver_op *op) {
+  return (!op->check_to || driver_memory_find(op->to, op->bytes)) &&
+         (!op->check_from || driver_memory_find(op->from, op->bytes));
+}
+
+/* Copies, or fills with a value. */
+static void move(const driver_op *op) {
+  driver_state *s = driver_get();
+  uint8_t *to = (uint8_t *)(uintptr_t)op->to;
+  if (!there(op)) {
+    fprintf(stderr, "fake GPU: a copy uses memory that was freed\n");
+    fail(op, ERROR_ILLEGAL_ADDRESS);
+    return;
+  }
+  pthread_mutex_unlock(&s->lock);
+  if (op->kind == COPY)
+    memmove(to, op->staged ? op->staged : (const void *)(uintptr_t)op->from, op->bytes);
+  for (size_t i = 0; op->kind == FILL && i < op->bytes; i += sizeof(op->value))
+    memcpy(to + i, &op->value, sizeof(op->value));
+  pthread_mutex_lock(&s->lock);
+}
+
+/* Calls a function of the program. */
+static void call_host(const driver_op *op) {
+  driver_state *s = driver_get();
+  pthread_mutex_unlock(&s->lock);
+  op->host(op->host_context);
+  pthread_mutex_lock(&s->lock);
+}
+
+/* Whether the value that a stream waits for is there. */
+static bool has_value(const driver_op *op) {
+  const uint32_t *at = (const uint32_t *)(uintptr_t)op->to;
+  const uint32_t value = __atomic_load_n(at, __ATOMIC_SEQ_CST);
+  if ((op->flags & 3) == COLLI_CU_STREAM_WAIT_VALUE_EQ)
+    return value == op->value;
+  return (int32_t)(value - op->value) >= 0;
+}
+
+/* Waits for a value, or writes one. */
+static op_progress run_value(const driver_op *op) {
+  if (!driver_memory_find(op->to, sizeof(op->value))) {
+    fprintf(stderr, "fake GPU: a value is in memory that was freed\n");
+    fail(op, ERROR_ILLEGAL_ADDRESS);
+    return OP_ENDS;
+  }
+  if (op->kind == WAIT_VALUE)
+    return has_value(op) ? OP_ENDS : OP_WAITS;
+  __atomic_store_n((uint32_t *)(uintptr_t)op->to, op->value, __ATOMIC_SEQ_CST);
+  return OP_ENDS;
+}
+
+op_progress driver_run(driver_op *op) {
+  if (op->stream->object.context->error && !op->run)
+    return OP_ENDS;
+  switch (op->kind) {
+  case KERNEL:
+    return run_kernel(op);
+  case WAIT_VALUE:
+  case WRITE_VALUE:
+    return run_value(op);
+  case COPY:
+  case FILL:
+    move(op);
+    return OP_ENDS;
+  case HOST:
+    call_host(op);
+    return OP_ENDS;
+  case WAIT_EVENT:
+    return op->after->done >= op->position ? OP_ENDS : OP_WAITS;
+  case RECORD:
+    return OP_ENDS;
+  }
+  return OP_ENDS;
+}

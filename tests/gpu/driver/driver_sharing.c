@@ -1,0 +1,157 @@
+/* driver_sharing.c: memory of other processes by handles; the ways to share that are missing. */
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "driver.h"
+
+/* What a handle says. */
+typedef struct handle_text {
+  uint64_t mark; /* so that others are refused */
+  int64_t pid;
+  int32_t fd; /* in that process */
+  int32_t device;
+  uint64_t bytes, offset, inode;
+} handle_text;
+
+static const uint64_t handle_mark = 0x4c4c4f43555047ull;
+_Static_assert(sizeof(handle_text) <= sizeof(colli_cu_ipc_handle), "it fits");
+
+colli_cu_result cuIpcGetMemHandle(colli_cu_ipc_handle *handle, colli_cu_deviceptr at) {
+  driver_context *context;
+  colli_cu_result result = driver_enter_context(&context);
+  if (result != COLLI_CUDA_SUCCESS)
+    return result;
+  const driver_memory *m = driver_memory_find(at, 1);
+  if (driver_get()->settings.no_ipc)
+    return driver_leave(COLLI_CUDA_ERROR_NOT_SUPPORTED);
+  if (!m || m->at != at || m->kind != DEVICE_MEMORY)
+    return driver_leave(COLLI_CUDA_ERROR_INVALID_VALUE);
+  const handle_text text = {.mark = handle_mark,
+                            .pid = getpid(),
+                            .fd = m->fd,
+                            .device = m->owner,
+                            .bytes = m->bytes,
+                            .inode = m->inode};
+  memset(handle, 0, sizeof(*handle));
+  memcpy(handle, &text, sizeof(text));
+  return driver_leave(COLLI_CUDA_SUCCESS);
+}
+
+/* The range that a context has of a handle already, or NULL. */
+static driver_memory *find_opened(const handle_text *text, const driver_context *context) {
+  driver_state *s = driver_get();
+  for (int i = 0; i < s->nmemory; i++) {
+    driver_memory *m = s->memory[i];
+    if (m->kind == OPENED_MEMORY && m->context == context && m->inode == text->inode)
+      return m;
+  }
+  return NULL;
+}
+
+/* Maps the memory of a handle; false if it is not there any more. */
+static bool map_other(const handle_text *text, driver_memory *m) {
+  char path[64];
+  struct stat is;
+  snprintf(path, sizeof(path), "/proc/%lld/fd/%d", (long long)text->pid, (int)text->fd);
+  const int fd = open(path, O_RDWR | O_CLOEXEC);
+  if (fd < 0)
+    return false;
+  void *at = MAP_FAILED;
+  if (fstat(fd, &is) == 0 && is.st_ino == text->inode)
+    at = mmap(NULL, text->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)text->offset);
+  close(fd);
+  m->at = (uint64_t)(uintptr_t)at;
+  m->bytes = m->mapped_bytes = text->bytes;
+  return at != MAP_FAILED;
+}
+
+colli_cu_result cuIpcOpenMemHandle_v2(colli_cu_deviceptr *at, colli_cu_ipc_handle handle,
+                                      unsigned flags) {
+  driver_context *context;
+  handle_text text;
+  colli_cu_result result = driver_enter_context(&context);
+  if (result != COLLI_CUDA_SUCCESS)
+    return result;
+  driver_hold_back();
+  driver_state *s = driver_get();
+  memcpy(&text, &handle, sizeof(text));
+  if (s->settings.no_ipc)
+    return driver_leave(COLLI_CUDA_ERROR_NOT_SUPPORTED);
+  if (text.mark != handle_mark || flags != COLLI_CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)
+    return driver_leave(COLLI_CUDA_ERROR_INVALID_VALUE);
+  if (text.pid == getpid())
+    return driver_leave(COLLI_CUDA_ERROR_INVALID_CONTEXT);
+  if (text.device >= s->settings.devices)
+    return driver_leave(ERROR_INVALID_DEVICE);
+  if (text.device != context->device && !driver_can_access(s, context->device, text.device))
+    return driver_leave(COLLI_CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
+  driver_memory *known = find_opened(&text, context);
+  if (known) {
+    known->opened++;
+    *at = known->at;
+    return driver_leave(COLLI_CUDA_SUCCESS);
+  }
+  driver_memory m = {.kind = OPENED_MEMORY,
+                     .context = context,
+                     .owner = text.device,
+                     .fd = -1,
+                     .opened = 1,
+                     .inode = text.inode};
+  if (!map_other(&text, &m))
+    return driver_leave(COLLI_CUDA_ERROR_INVALID_VALUE);
+  if (!driver_memory_add(&m))
+    return driver_leave(COLLI_CUDA_ERROR_OUT_OF_MEMORY);
+  *at = m.at;
+  return driver_leave(COLLI_CUDA_SUCCESS);
+}
+
+colli_cu_result cuIpcCloseMemHandle(colli_cu_deviceptr at) {
+  driver_context *context;
+  colli_cu_result result = driver_enter_context(&context);
+  if (result != COLLI_CUDA_SUCCESS)
+    return result;
+  driver_memory *m = driver_memory_find(at, 1);
+  if (!m || m->at != at || m->kind != OPENED_MEMORY)
+    return driver_leave(COLLI_CUDA_ERROR_INVALID_VALUE);
+  if (--m->opened == 0)
+    driver_memory_remove(m);
+  return driver_leave(COLLI_CUDA_SUCCESS);
+}
+
+/* Functions that are not implemented. They count as calls. */
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+#define MISSING(name, arguments)                                                                   \
+  colli_cu_result name arguments {                                                                 \
+    colli_cu_result result = driver_enter();                                                       \
+    return result != COLLI_CUDA_SUCCESS ? result : driver_leave(COLLI_CUDA_ERROR_NOT_SUPPORTED);   \
+  }
+
+MISSING(cuMemCreate, (colli_cu_allocation * handle, size_t bytes,
+                      const colli_cu_allocation_prop *prop, unsigned long long flags))
+MISSING(cuMemRelease, (colli_cu_allocation handle))
+MISSING(cuMemAddressReserve, (colli_cu_deviceptr * at, size_t bytes, size_t alignment,
+                              colli_cu_deviceptr wanted, unsigned long long flags))
+MISSING(cuMemAddressFree, (colli_cu_deviceptr at, size_t bytes))
+MISSING(cuMemMap, (colli_cu_deviceptr at, size_t bytes, size_t offset, colli_cu_allocation handle,
+                   unsigned long long flags))
+MISSING(cuMemUnmap, (colli_cu_deviceptr at, size_t bytes))
+MISSING(cuMemSetAccess,
+        (colli_cu_deviceptr at, size_t bytes, const colli_cu_access *access, size_t count))
+MISSING(cuMemRetainAllocationHandle, (colli_cu_allocation * handle, void *at))
+MISSING(cuMemExportToShareableHandle, (void *shareable, colli_cu_allocation handle,
+                                       colli_cu_handle_type type, unsigned long long flags))
+MISSING(cuMemImportFromShareableHandle,
+        (colli_cu_allocation * handle, void *shareable, colli_cu_handle_type type))
+MISSING(cuMemGetAllocationGranularity,
+        (size_t * bytes, const colli_cu_allocation_prop *prop, colli_cu_granularity which))
+MISSING(cuMemGetHandleForAddressRange, (void *handle, colli_cu_deviceptr at, size_t bytes,
+                                        colli_cu_range_handle_type type, unsigned long long flags))
+MISSING(cuFlushGPUDirectRDMAWrites, (colli_cu_flush_target target, colli_cu_flush_scope scope))
+MISSING(cuUserObjectCreate, (colli_cu_user_object * object, void *context, colli_cu_host_fn destroy,
+                             unsigned references, unsigned flags))
+MISSING(cuGraphRetainUserObject,
+        (colli_cu_graph graph, colli_cu_user_object object, unsigned count, unsigned flags))

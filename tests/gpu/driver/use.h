@@ -1,0 +1,156 @@
+/* use.h: what tests of the fake driver share: they load it, launch kernels and talk to children. */
+#ifndef TESTS_GPU_USE_H
+#define TESTS_GPU_USE_H
+
+#include <dlfcn.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "libcoll/gpu/cuda_load.h"
+
+#ifndef FAKE_GPU
+#define FAKE_GPU COLL_PLUGINS "/fake_gpu.so"
+#endif
+
+/* Errors that cuda_abi.h does not name. */
+enum {
+  INVALID_DEVICE = 101,
+  INVALID_PTX = 218,
+  INVALID_HANDLE = 400,
+  NOT_FOUND = 500,
+  ILLEGAL_ADDRESS = 700,
+  NOT_REGISTERED = 713,
+  MISALIGNED = 716,
+  LAUNCH_FAILED = 719,
+  TOO_LARGE = 720,
+  UNKNOWN = 999
+};
+
+/*
+ * Kernels of these tests, for one thread unless said otherwise:
+ *   spin(flag, out)    waits until *flag is not 0, then *out = 1
+ *   signal(flag)       *flag = 1, after all before
+ *   poke(at, value)    *at = value
+ *   shift(to, from)    16 bytes by one load and one store
+ *   pass(data, flag, out)  two blocks: one writes 41 to data[1], then 1 to *flag, and nothing
+ * orders the two; the other waits for the flag, then *out = data[1] stop()             traps
+ */
+static const char use_text[] =
+    ".version 7.0\n.target sm_70\n.address_size 64\n"
+    ".visible .entry spin(.param .u64 flag, .param .u64 out)\n{\n"
+    ".reg .pred %p<2>; .reg .b32 %r<4>; .reg .b64 %d<4>;\n"
+    "ld.param.u64 %d1, [flag]; ld.param.u64 %d2, [out];\n"
+    "AGAIN: ld.acquire.sys.global.u32 %r1, [%d1]; setp.eq.u32 %p1, %r1, 0; @%p1 bra AGAIN;\n"
+    "st.global.u32 [%d2], 1; ret;\n}\n"
+    ".visible .entry signal(.param .u64 flag)\n{\n"
+    ".reg .b64 %d<2>; ld.param.u64 %d1, [flag]; st.release.sys.global.u32 [%d1], 1; ret;\n}\n"
+    ".visible .entry poke(.param .u64 at, .param .u32 value)\n{\n"
+    ".reg .b32 %r<2>; .reg .b64 %d<2>; ld.param.u64 %d1, [at]; ld.param.u32 %r1, [value];\n"
+    "st.global.u32 [%d1], %r1; ret;\n}\n"
+    ".visible .entry shift(.param .u64 to, .param .u64 from)\n{\n"
+    ".reg .b32 %r<5>; .reg .b64 %d<3>; ld.param.u64 %d1, [to]; ld.param.u64 %d2, [from];\n"
+    "ld.global.v4.u32 {%r1, %r2, %r3, %r4}, [%d2];\n"
+    "st.global.v4.u32 [%d1], {%r1, %r2, %r3, %r4}; ret;\n}\n"
+    ".visible .entry pass(.param .u64 data, .param .u64 flag, .param .u64 out)\n{\n"
+    ".reg .pred %p<3>; .reg .b32 %r<4>; .reg .b64 %d<4>;\n"
+    "ld.param.u64 %d1, [data]; ld.param.u64 %d2, [flag]; ld.param.u64 %d3, [out];\n"
+    "mov.u32 %r1, %ctaid.x; setp.eq.u32 %p1, %r1, 1; @%p1 bra READER;\n"
+    "st.global.u32 [%d1+128], 41; st.relaxed.gpu.global.u32 [%d2], 1; ret;\n"
+    "READER: ld.relaxed.gpu.global.u32 %r2, [%d2]; setp.eq.u32 %p2, %r2, 0; @%p2 bra READER;\n"
+    "ld.global.u32 %r3, [%d1+128]; st.global.u32 [%d3], %r3; ret;\n}\n"
+    ".visible .entry stop()\n{\ntrap;\nret;\n}\n";
+
+/* The driver with a device, its context and a module of the kernels above. */
+typedef struct use {
+  colli_cuda cuda;
+  colli_cu_context context;
+  colli_cu_module module;
+  void (*rounds)(uint64_t rounds);
+  void (*await_held_back)(void);
+  uint64_t (*take_races)(void);
+} use;
+
+/* Ends the program, which has no test framework if it is a plain one, unless `ok`. */
+static inline void use_check(bool ok, const char *what, const char *file, int line) {
+  if (ok)
+    return;
+  fprintf(stderr, "%s:%d: not so: %s\n", file, line, what);
+  abort();
+}
+
+#define CHECK(condition) use_check(condition, #condition, __FILE__, __LINE__)
+#define OK(call)         CHECK((call) == COLLI_CUDA_SUCCESS)
+
+/* Loads the driver. */
+static inline void use_load(use *u) {
+  coll_error error = {.size = sizeof(error)};
+  memset(u, 0, sizeof(*u));
+  const bool loaded = colli_cuda_load(&u->cuda, FAKE_GPU, &error) == COLL_OK;
+  use_check(loaded, error.message, __FILE__, __LINE__);
+  void *symbols[] = {dlsym(u->cuda.handle, "fake_gpu_rounds"),
+                     dlsym(u->cuda.handle, "fake_gpu_await_held_back"),
+                     dlsym(u->cuda.handle, "fake_gpu_take_races")};
+  memcpy(&u->rounds, &symbols[0], sizeof(u->rounds));
+  memcpy(&u->await_held_back, &symbols[1], sizeof(u->await_held_back));
+  memcpy(&u->take_races, &symbols[2], sizeof(u->take_races));
+}
+
+/* Makes a device's context current. */
+static inline void use_device(use *u, int device) {
+  OK(u->cuda.primary_ctx_retain(&u->context, device));
+  OK(u->cuda.ctx_set_current(u->context));
+}
+
+/* Loads the driver and the module, on device 0. */
+static inline void use_start(use *u) {
+  use_load(u);
+  use_device(u, 0);
+  OK(u->cuda.module_load(&u->module, use_text, 0, NULL, NULL));
+}
+
+/* A stream that does not wait for the default one. */
+static inline colli_cu_stream use_stream(use *u) {
+  colli_cu_stream stream;
+  OK(u->cuda.stream_create(&stream, COLLI_CU_STREAM_NON_BLOCKING, 0));
+  return stream;
+}
+
+/* Memory of the device, set to 0. Tests look at it directly: it is memory of the host too. */
+static inline uint32_t *use_memory(use *u, size_t count) {
+  colli_cu_deviceptr at;
+  OK(u->cuda.mem_alloc(&at, count * sizeof(uint32_t)));
+  memset((void *)(uintptr_t)at, 0, count * sizeof(uint32_t));
+  return (uint32_t *)(uintptr_t)at;
+}
+
+/* The address of memory as devices have it. */
+static inline colli_cu_deviceptr use_address(const volatile void *at) {
+  return (colli_cu_deviceptr)(uintptr_t)at;
+}
+
+/* Launches a kernel with `blocks` blocks of `threads` threads. */
+static inline colli_cu_result use_launch(use *u, const char *name, const uint32_t size[2],
+                                         colli_cu_stream stream, void **arguments) {
+  colli_cu_function function;
+  const colli_cu_launch_config config = {
+      .grid = {size[0], 1, 1}, .block = {size[1], 1, 1}, .stream = stream};
+  OK(u->cuda.module_get_function(&function, u->module, name));
+  return u->cuda.launch_kernel(&config, function, arguments, NULL);
+}
+
+/* Launches a kernel whose arguments are two addresses, or an address and a number. */
+static inline void use_two(use *u, const char *name, colli_cu_stream stream, const void *first,
+                           uint64_t second) {
+  uint64_t at = use_address(first);
+  const uint32_t one[2] = {1, 1};
+  OK(use_launch(u, name, one, stream, (void *[]){&at, &second}));
+}
+
+/* Sets a flag that a kernel or a stream waits for. */
+static inline void use_set(uint32_t *flag, uint32_t value) {
+  __atomic_store_n(flag, value, __ATOMIC_SEQ_CST);
+}
+
+#endif
