@@ -150,4 +150,51 @@ void race_fence(gpu_warp *w, int lane, const ptx_instr *in);
 /* Threads from `first` on whose `barrier` is `mark` have met. */
 void race_barrier(gpu_block *b, int mark, int first, int count);
 
+/* ---- what the race detector remembers of memory ---- */
+typedef struct {
+  uint32_t slot, epoch; /* of the thread; epoch 0: none */
+  int line;
+  uint8_t mask;  /* of the four bytes; 0: others stand for this access */
+  uint8_t scope; /* 0: weak */
+} access_record;
+
+/* Accesses of several threads, by slot. */
+typedef struct {
+  uint32_t size, used;
+  uint8_t strength; /* no access has a smaller scope */
+  access_record at[];
+} access_table;
+
+/* Accesses of a kind: at most one, or a table. */
+typedef struct {
+  access_record one;
+  access_table *many;
+} access_set;
+
+/* What happened to four bytes of memory. */
+typedef struct {
+  uint64_t key; /* address + 1 */
+  access_set writes, reads;
+} access_cell;
+
+typedef struct {
+  access_cell *cells;
+  size_t size, used;
+} access_history;
+
+/* Memory, or the end of the test. */
+void *race_must(void *memory);
+
+/* The cell of four bytes. */
+access_cell *access_find(access_history *h, uint64_t key);
+
+/* Remembers an access. Within a table, earlier ones of the thread that it stands for go. */
+void access_add(access_set *s, const access_record *access);
+
+/* Gives up the table of a set of which at most one access is left. */
+void access_shrink(access_set *s, uint32_t left);
+
+/* Forgets everything. */
+void access_forget(access_history *h);
+
 #endif

@@ -4,9 +4,11 @@
  * does now. Most threads share a clock with others: after a barrier all threads of a block have the
  * same.
  *
- * Four bytes remember one write and two reads. So of three threads that read them at once, one is
- * forgotten, and of writes to different bytes of the four all but the last: a race with what was
- * forgotten is not found. */
+ * Of each byte all accesses are remembered that a later one may race with. One is forgotten when
+ * each race with it would be a race with a later access too, or when a race with it was reported
+ * (like FastTrack: Flanagan and Freund, 2009). So on each byte the first race of a run is found;
+ * later ones may be missed. With another seed other accesses may be ordered. Strong accesses of
+ * different sizes count as strong with each other, which PTX does not promise. */
 #include "gpu_inner.h"
 
 #include <stdio.h>
@@ -26,20 +28,6 @@ typedef struct {
   clock_vector *fenced;  /* as it was at the latest fence */
   clock_vector *pending; /* what relaxed loads saw and a fence would order */
 } thread_clock;
-
-/* An access that was the latest of its kind. */
-typedef struct {
-  uint32_t slot, epoch; /* epoch 0: none */
-  int line;
-  uint8_t mask; /* of the four bytes */
-  uint8_t scope;
-} access_record;
-
-/* What happened to four bytes of memory. */
-typedef struct {
-  uint64_t key; /* address + 1 */
-  access_record write, read[2];
-} cell;
 
 /* A place through which threads synchronize. */
 typedef struct {
@@ -61,23 +49,14 @@ struct race_world {
   race_range **ranges;
   int nranges;
   clock_vector *host; /* what the end of kernels ordered */
-  cell *cells;
-  size_t ncells, cells_used;
+  ptx_scope widest;   /* includes all threads */
+  access_history history;
   sync_place *syncs;
   size_t nsyncs, syncs_used;
   uint64_t nraces;
   int nkept;
   gpu_race kept[GPU_RACES_KEPT];
 };
-
-/* Memory, or the end of the test. */
-static void *must(void *memory) {
-  if (!memory) {
-    fprintf(stderr, "the race detector is out of memory\n");
-    abort();
-  }
-  return memory;
-}
 
 /* ---- clocks ---- */
 
@@ -99,7 +78,7 @@ static clock_vector *share(clock_vector *c) {
 static clock_vector *copy_clock(const clock_vector *from, int n) {
   if (from && from->n > n)
     n = from->n;
-  clock_vector *c = must(calloc(1, sizeof *c + (size_t)n * sizeof *c->epoch));
+  clock_vector *c = race_must(calloc(1, sizeof *c + (size_t)n * sizeof *c->epoch));
   c->users = 1;
   c->n = n;
   if (from)
@@ -136,33 +115,12 @@ static size_t hash(uint64_t key, size_t size) {
   return (key * 0x9e3779b97f4a7c15ull >> 20) & (size - 1);
 }
 
-/* The cell of four bytes. */
-static cell *find_cell(race_world *r, uint64_t key) {
-  if (2 * r->cells_used >= r->ncells) {
-    size_t n = r->ncells, larger = n ? 2 * n : 1 << 14;
-    cell *old = r->cells;
-    r->cells = must(calloc(larger, sizeof *r->cells));
-    r->ncells = larger;
-    r->cells_used = 0;
-    for (size_t i = 0; i < n; i++)
-      if (old[i].key)
-        *find_cell(r, old[i].key - 1) = old[i];
-    free(old);
-  }
-  size_t i = hash(key, r->ncells);
-  while (r->cells[i].key && r->cells[i].key != key + 1)
-    i = (i + 1) & (r->ncells - 1);
-  r->cells_used += !r->cells[i].key;
-  r->cells[i].key = key + 1;
-  return &r->cells[i];
-}
-
 /* The synchronization place of an address. */
 static sync_place *find_sync(race_world *r, uint64_t key) {
   if (2 * r->syncs_used >= r->nsyncs) {
     size_t n = r->nsyncs, larger = n ? 2 * n : 1 << 8;
     sync_place *old = r->syncs;
-    r->syncs = must(calloc(larger, sizeof *r->syncs));
+    r->syncs = race_must(calloc(larger, sizeof *r->syncs));
     r->nsyncs = larger;
     r->syncs_used = 0;
     for (size_t i = 0; i < n; i++)
@@ -198,14 +156,14 @@ static void forget(race_world *r) {
   drop(&r->host);
   free(r->ranges);
   free(r->threads);
-  free(r->cells);
+  access_forget(&r->history);
   free(r->syncs);
   r->ranges = NULL;
   r->threads = NULL;
-  r->cells = NULL;
   r->syncs = NULL;
   r->nranges = r->nthreads = 0;
-  r->ncells = r->cells_used = r->nsyncs = r->syncs_used = 0;
+  r->nsyncs = r->syncs_used = 0;
+  r->widest = PTX_SCOPE_NONE;
 }
 
 void race_world_free(race_world *r) {
@@ -215,18 +173,22 @@ void race_world_free(race_world *r) {
   free(r);
 }
 
-/* Slots for `count` threads: those of a former run, or new ones. */
-static race_range *take_range(race_world *r, int count) {
-  for (int i = 0; i < r->nranges; i++)
-    if (!r->ranges[i]->used && r->ranges[i]->count == count)
-      return r->ranges[i];
-  race_range *range = must(calloc(1, sizeof *range));
+/* Slots for the threads of a run: those of a former run of the same kind, or new ones. */
+static race_range *take_range(race_world *r, const race_range *like) {
+  for (int i = 0; i < r->nranges; i++) {
+    race_range *range = r->ranges[i];
+    if (!range->used && range->count == like->count && range->threads == like->threads &&
+        range->device == like->device && !strcmp(range->kernel, like->kernel))
+      return range;
+  }
+  int count = like->count;
+  race_range *range = race_must(calloc(1, sizeof *range));
+  *range = *like;
   range->first = r->nthreads;
-  range->count = count;
-  r->ranges = must(realloc(r->ranges, (size_t)(r->nranges + 1) * sizeof(race_range *)));
+  r->ranges = race_must(realloc(r->ranges, (size_t)(r->nranges + 1) * sizeof(race_range *)));
   r->ranges[r->nranges++] = range;
   size_t n = (size_t)(r->nthreads + count);
-  r->threads = must(realloc(r->threads, n * sizeof *r->threads));
+  r->threads = race_must(realloc(r->threads, n * sizeof *r->threads));
   memset(r->threads + r->nthreads, 0, (size_t)count * sizeof *r->threads);
   r->nthreads += count;
   return range;
@@ -238,11 +200,14 @@ bool race_run_start(gpu_run *run) {
   uint64_t threads = (uint64_t)launch->block[0] * launch->block[1] * launch->block[2];
   if (threads * run->nblocks > 1 << 24)
     return false;
-  race_range *range = take_range(r, (int)(threads * run->nblocks));
+  race_range like = {
+      .count = (int)(threads * run->nblocks), .threads = (int)threads, .device = launch->device};
+  snprintf(like.kernel, sizeof like.kernel, "%.63s", launch->kernel->name);
+  race_range *range = take_range(r, &like);
   range->used = true;
-  range->threads = (int)threads;
-  range->device = launch->device;
-  snprintf(range->kernel, sizeof range->kernel, "%.63s", launch->kernel->name);
+  r->widest = r->widest ? r->widest : PTX_GPU;
+  if (r->ranges[0]->device != range->device)
+    r->widest = PTX_SYS;
   for (int i = 0; i < range->count; i++) {
     thread_clock *t = &r->threads[range->first + i];
     t->epoch++;
@@ -298,19 +263,31 @@ static ptx_scope distance(const race_world *r, uint32_t a, uint32_t b) {
   return same ? PTX_CTA : PTX_GPU;
 }
 
+/* What a thread does now. */
+typedef struct {
+  gpu_warp *w;
+  int lane;
+  const ptx_instr *in;
+  bool write;
+  uint64_t address;
+  access_record record;
+} access;
+
 /* Notes a race; of those between the same two lines only the first. */
-static void report(race_world *r, gpu_warp *w, int lane, const ptx_instr *in, bool write,
-                   const access_record *earlier, bool earlier_writes, uint64_t address) {
+static void report(race_world *r, const access *now, const access_record *earlier,
+                   bool earlier_writes) {
   const race_range *range = range_of(r, earlier->slot);
   r->nraces++;
   for (int i = 0; i < r->nkept; i++)
-    if (r->kept[i].later.line == in->line && r->kept[i].earlier.line == earlier->line)
+    if (r->kept[i].later.line == now->in->line && r->kept[i].earlier.line == earlier->line)
       return;
   if (r->nkept == GPU_RACES_KEPT)
     return;
   gpu_race *race = &r->kept[r->nkept++];
   int thread = (int)earlier->slot - range->first;
-  *race = (gpu_race){.later = gpu_place_of(w, lane, in, write), .address = address};
+  *race = (gpu_race){.later = gpu_place_of(now->w, now->lane, now->in, now->write),
+                     .address =
+                         now->address + (uint64_t)__builtin_ctz(now->record.mask & earlier->mask)};
   race->earlier = (gpu_place){.line = earlier->line,
                               .device = range->device,
                               .block = (uint32_t)(thread / range->threads),
@@ -322,41 +299,63 @@ static void report(race_world *r, gpu_warp *w, int lane, const ptx_instr *in, bo
 /* Whether an earlier access comes before what a thread does now. */
 static bool before(const race_world *r, const access_record *earlier, uint32_t slot) {
   const clock_vector *c = r->threads[slot].seen;
-  return !earlier->epoch || earlier->slot == slot ||
+  return earlier->slot == slot ||
          (c && (int)earlier->slot < c->n && c->epoch[earlier->slot] >= earlier->epoch);
 }
 
-/* Whether two accesses conflict: common bytes, not ordered, and not both strong with each other. */
-static bool conflict(const race_world *r, const access_record *a, const access_record *b) {
-  if (!(a->mask & b->mask) || before(r, a, b->slot))
-    return false;
+/* Whether two accesses are both strong with each other, so that they need no order. */
+static bool both_strong(const race_world *r, const access_record *a, const access_record *b) {
   if (!a->scope || !b->scope)
-    return true;
+    return false;
   ptx_scope least = distance(r, a->slot, b->slot);
-  return a->scope < least || b->scope < least;
+  return a->scope >= least && b->scope >= least;
+}
+
+/* Whether each later access that races with `earlier` races with `now` too, which comes after it.
+ * Threads of one block are as far as each other from all others. */
+static bool stands_for(const race_world *r, const access_record *now,
+                       const access_record *earlier) {
+  return !now->scope ||
+         (earlier->scope >= now->scope && distance(r, earlier->slot, now->slot) == PTX_CTA);
+}
+
+/* Compares an access with earlier ones of a kind, and forgets those that it stands for. After a
+ * race the later of the two stands for both. */
+static void compare(race_world *r, const access *now, access_set *s, bool writes) {
+  const access_record *record = &now->record;
+  uint32_t n = s->many ? s->many->size : 1, left = 0;
+  access_record *earlier = s->many ? s->many->at : &s->one;
+  if (s->many && s->many->strength >= r->widest && record->scope >= r->widest)
+    return; /* all are strong with each other */
+  for (uint32_t i = 0; i < n; i++) {
+    access_record *e = &earlier[i];
+    if (e->mask & record->mask) {
+      bool settled = before(r, e, record->slot);
+      if (!settled && (writes || now->write) && !both_strong(r, e, record)) {
+        report(r, now, e, writes);
+        settled = true;
+      }
+      if (settled && (now->write || !writes) && stands_for(r, record, e))
+        e->mask &= (uint8_t)~record->mask;
+    }
+    left += e->mask != 0;
+  }
+  access_shrink(s, left);
 }
 
 void race_access(gpu_warp *w, int lane, const ptx_instr *in, uint64_t key, unsigned n, bool write) {
   race_world *r = w->block->run->world->races;
+  access now = {.w = w, .lane = lane, .in = in, .write = write};
   uint32_t slot = (uint32_t)(w->block->run->range->first + w->block->slot + w->first + lane);
-  access_record now = {.slot = slot, .epoch = r->threads[slot].epoch, .line = in->line};
-  now.scope = in->order == PTX_WEAK ? 0 : in->scope;
-  for (uint64_t at = key & ~3ull; at < key + n; at += 4) {
-    cell *c = find_cell(r, at);
-    now.mask = 15;
-    if (n < 4)
-      now.mask = (uint8_t)(((1u << n) - 1) << (key & 3));
-    if (conflict(r, &c->write, &now))
-      report(r, w, lane, in, write, &c->write, true, at);
-    for (int i = 0; write && i < 2; i++)
-      if (conflict(r, &c->read[i], &now))
-        report(r, w, lane, in, write, &c->read[i], false, at);
-    if (write)
-      c->write = now;
-    else if (before(r, &c->read[0], slot))
-      c->read[0] = now;
-    else
-      c->read[1] = now;
+  now.record = (access_record){.slot = slot, .epoch = r->threads[slot].epoch, .line = in->line};
+  now.record.scope = in->order == PTX_WEAK ? 0 : in->scope;
+  now.record.mask = n < 4 ? (uint8_t)(((1u << n) - 1) << (key & 3)) : 15;
+  for (now.address = key & ~3ull; now.address < key + n; now.address += 4) {
+    access_cell *c = access_find(&r->history, now.address);
+    compare(r, &now, &c->writes, true);
+    if (write || !c->reads.many)
+      compare(r, &now, &c->reads, false);
+    access_add(write ? &c->writes : &c->reads, &now.record);
   }
 }
 
