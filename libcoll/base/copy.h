@@ -5,6 +5,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "coll/coll_transport.h"
+
 #define COLLI_COPY_SMALL 32u
 
 /* Copies at most COLLI_COPY_SMALL bytes. */
@@ -32,6 +34,16 @@ static inline void colli_copy(void *to, const void *from, size_t bytes) {
     colli_copy_small(to, from, bytes);
   else
     memcpy(to, from, bytes);
+}
+
+/* Copies a tag that may just have been made. A copy of 16 bytes at a time would have to wait until
+ * its words, and all that was written before them, have left the processor's store buffer. */
+static inline void colli_copy_tag(coll_tag *to, const coll_tag *from) {
+  uint64_t first = from->word[0], second = from->word[1], third = from->word[2];
+  __asm__("" : "+r"(first), "+r"(second), "+r"(third)); /* or compilers make it one copy */
+  to->word[0] = first;
+  to->word[1] = second;
+  to->word[2] = third;
 }
 
 #endif

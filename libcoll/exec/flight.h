@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "libcoll/base/clock.h"
+#include "libcoll/base/copy.h"
 #include "libcoll/exec/op.h"
-#include "libcoll/sched/tag.h"
 
 #define COLLI_FLIGHTS     64 /* collectives, and as many point-to-point operations */
 #define COLLI_FLIGHT_NAME 16
@@ -82,7 +82,7 @@ static inline colli_flight *colli_flight_next(colli_flights *flights, const coll
   if (__builtin_expect(name != flights->names[kept], 0))
     kept = colli_flight_keep_name(flights, name);
   memcpy(rings->names[number % COLLI_FLIGHTS], flights->padded[kept], COLLI_FLIGHT_NAME);
-  colli_tag_copy(&flight->tag, tag);
+  colli_copy_tag(&flight->tag, tag);
   flight->number = number;
   flight->begun = colli_flight_ticks(flights);
   flight->peer = peer;
@@ -107,7 +107,7 @@ __attribute__((always_inline)) static inline void colli_flight_begins(colli_flig
   }
   colli_flight_rings *rings = flights->rings;
   colli_flight *flight = &rings->collectives[op->sequence % COLLI_FLIGHTS];
-  colli_tag_copy(&flight->tag, &op->tag);
+  colli_copy_tag(&flight->tag, &op->tag);
   flight->number = rings->last = op->sequence;
   flight->begun = colli_flight_ticks(flights);
   flight->ended = 0;
@@ -142,7 +142,7 @@ __attribute__((always_inline)) static inline void
 colli_flight_ran(colli_flights *flights, const coll_tag *tag, uint64_t number) {
   colli_flight *flight = &flights->rings->collectives[number % COLLI_FLIGHTS];
   uint64_t now = colli_flight_ticks(flights);
-  colli_tag_copy(&flight->tag, tag);
+  colli_copy_tag(&flight->tag, tag);
   flight->number = number;
   flight->begun = flight->ended = now;
   flight->status = COLL_OK;

@@ -76,16 +76,6 @@ typedef enum colli_makes {
   COLLI_MAKES_COUNT
 } colli_makes;
 
-/* Copies a tag that may just have been made. A copy of 16 bytes at a time would have to wait until
- * its words, and all that was written before them, have left the processor's store buffer. */
-static inline void colli_tag_copy(coll_tag *to, const coll_tag *from) {
-  uint64_t first = from->word[0], second = from->word[1], third = from->word[2];
-  __asm__("" : "+r"(first), "+r"(second), "+r"(third)); /* or compilers make it one copy */
-  to->word[0] = first;
-  to->word[1] = second;
-  to->word[2] = third;
-}
-
 /* The bits of a field, where they lie. */
 static inline uint64_t colli_tag_mask(colli_tag_field field) {
   return (~0ull >> (64 - field.bits)) << field.shift;

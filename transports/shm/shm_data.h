@@ -74,23 +74,13 @@ static inline void shm_fetch_to_write(const void *line) {
 #endif
 }
 
-/*
- * Copies a tag into a head. Word by word, because its words were stored one by one a moment ago:
- * one load of two of them would have to wait until both are in the cache.
- */
-static inline void shm_put_tag(shm_slot_head *head, const coll_tag *tag) {
-  uint64_t a = tag->word[0], b = tag->word[1], c = tag->word[2];
-  __asm__("" : "+r"(a), "+r"(b), "+r"(c));
-  head->tag = (coll_tag){{a, b, c}};
-}
-
 /* Publishes the filled head and steps to the next one. */
 static inline void shm_publish(shm_link *link, shm_slot_head *head, const coll_tag *tag,
                                uint32_t bytes) {
   COLLI_ASSERT((size_t)(head - link->tx_heads) < link->head_count);
   COLLI_ASSERT(link->tx_slot < link->slot_count);
   atomic_store_explicit(&head->bytes, bytes, memory_order_relaxed);
-  shm_put_tag(head, tag);
+  colli_copy_tag(&head->tag, tag);
   link->tx_waiting = false;
   link->tx_total++;
   link->tx_head = head + 1 == link->tx_heads + link->head_count ? link->tx_heads : head + 1;
