@@ -26,7 +26,7 @@
  *   GPU_FAIL=n    the n-th call returns CUDA_ERROR_UNKNOWN; cuInit() is call 1; the texts of errors
  *                 and cuGetProcAddress() do not count
  *
- * Not implemented (CUDA_ERROR_NOT_SUPPORTED): cuMemCreate() and all that maps what it makes,
+ * Refused (CUDA_ERROR_NOT_SUPPORTED): cuMemCreate() and all that maps what it makes,
  * handles of address ranges, flushing RDMA writes, user objects; capture of streams; the per-thread
  * default stream; `extra` of a launch; thread-block clusters.
  */

@@ -28,6 +28,14 @@ bool driver_can_access(const driver_state *state, int device, int peer) {
   return strcmp(peers, "all") == 0 || peers[device * state->settings.devices + peer] == '1';
 }
 
+/* Begins a call about a device. */
+static colli_cu_result enter_device(colli_cu_device device) {
+  colli_cu_result result = driver_enter();
+  if (result == COLLI_CUDA_SUCCESS && !exists(device))
+    result = driver_leave(ERROR_INVALID_DEVICE);
+  return result;
+}
+
 colli_cu_result cuDriverGetVersion(int *version) {
   colli_cu_result result = driver_enter();
   if (result != COLLI_CUDA_SUCCESS)
@@ -45,11 +53,9 @@ colli_cu_result cuDeviceGetCount(int *count) {
 }
 
 colli_cu_result cuDeviceGet(colli_cu_device *device, int ordinal) {
-  colli_cu_result result = driver_enter();
+  colli_cu_result result = enter_device(ordinal);
   if (result != COLLI_CUDA_SUCCESS)
     return result;
-  if (!exists(ordinal))
-    return driver_leave(ERROR_INVALID_DEVICE);
   *device = ordinal;
   return driver_leave(COLLI_CUDA_SUCCESS);
 }
@@ -78,11 +84,9 @@ static int attribute_of(colli_cu_device_attribute attribute) {
 
 colli_cu_result cuDeviceGetAttribute(int *value, colli_cu_device_attribute attribute,
                                      colli_cu_device device) {
-  colli_cu_result result = driver_enter();
+  colli_cu_result result = enter_device(device);
   if (result != COLLI_CUDA_SUCCESS)
     return result;
-  if (!exists(device))
-    return driver_leave(ERROR_INVALID_DEVICE);
   const int known = attribute_of(attribute);
   if (known < 0)
     return driver_leave(COLLI_CUDA_ERROR_INVALID_VALUE);
@@ -91,33 +95,27 @@ colli_cu_result cuDeviceGetAttribute(int *value, colli_cu_device_attribute attri
 }
 
 colli_cu_result cuDeviceGetUuid_v2(colli_cu_uuid *uuid, colli_cu_device device) {
-  colli_cu_result result = driver_enter();
+  colli_cu_result result = enter_device(device);
   if (result != COLLI_CUDA_SUCCESS)
     return result;
-  if (!exists(device))
-    return driver_leave(ERROR_INVALID_DEVICE);
   memset(uuid->bytes, 0x5a, sizeof(uuid->bytes));
   uuid->bytes[15] = (char)device;
   return driver_leave(COLLI_CUDA_SUCCESS);
 }
 
 colli_cu_result cuDeviceGetPCIBusId(char *id, int id_bytes, colli_cu_device device) {
-  colli_cu_result result = driver_enter();
+  colli_cu_result result = enter_device(device);
   if (result != COLLI_CUDA_SUCCESS)
     return result;
-  if (!exists(device))
-    return driver_leave(ERROR_INVALID_DEVICE);
   const int length =
       snprintf(id, (size_t)(id_bytes > 0 ? id_bytes : 0), "0000:%02x:00.0", (unsigned)device + 1);
   return driver_leave(length < id_bytes ? COLLI_CUDA_SUCCESS : COLLI_CUDA_ERROR_INVALID_VALUE);
 }
 
 colli_cu_result cuDevicePrimaryCtxRetain(colli_cu_context *context, colli_cu_device device) {
-  colli_cu_result result = driver_enter();
+  colli_cu_result result = enter_device(device);
   if (result != COLLI_CUDA_SUCCESS)
     return result;
-  if (!exists(device))
-    return driver_leave(ERROR_INVALID_DEVICE);
   driver_context *primary = &driver_get()->devices[device].context;
   primary->retained++;
   *context = (colli_cu_context)primary;
@@ -125,11 +123,9 @@ colli_cu_result cuDevicePrimaryCtxRetain(colli_cu_context *context, colli_cu_dev
 }
 
 colli_cu_result cuDevicePrimaryCtxRelease_v2(colli_cu_device device) {
-  colli_cu_result result = driver_enter();
+  colli_cu_result result = enter_device(device);
   if (result != COLLI_CUDA_SUCCESS)
     return result;
-  if (!exists(device))
-    return driver_leave(ERROR_INVALID_DEVICE);
   driver_context *primary = &driver_get()->devices[device].context;
   if (!primary->retained)
     return driver_leave(COLLI_CUDA_ERROR_INVALID_CONTEXT);
@@ -138,11 +134,9 @@ colli_cu_result cuDevicePrimaryCtxRelease_v2(colli_cu_device device) {
 }
 
 colli_cu_result cuDevicePrimaryCtxGetState(colli_cu_device device, unsigned *flags, int *active) {
-  colli_cu_result result = driver_enter();
+  colli_cu_result result = enter_device(device);
   if (result != COLLI_CUDA_SUCCESS)
     return result;
-  if (!exists(device))
-    return driver_leave(ERROR_INVALID_DEVICE);
   *flags = 0;
   *active = driver_get()->devices[device].context.retained > 0;
   return driver_leave(COLLI_CUDA_SUCCESS);

@@ -122,36 +122,37 @@ colli_cu_result cuIpcCloseMemHandle(colli_cu_deviceptr at) {
   return driver_leave(COLLI_CUDA_SUCCESS);
 }
 
-/* Functions that are not implemented. They count as calls. */
+/* What this driver refuses (driver.h), as real drivers do on devices without it. A loader needs all
+ * of these functions. They count as calls. */
 #pragma GCC diagnostic ignored "-Wunused-parameter"
-#define MISSING(name, arguments)                                                                   \
+#define REFUSED(name, arguments)                                                                   \
   colli_cu_result name arguments {                                                                 \
     colli_cu_result result = driver_enter();                                                       \
     return result != COLLI_CUDA_SUCCESS ? result : driver_leave(COLLI_CUDA_ERROR_NOT_SUPPORTED);   \
   }
 
-MISSING(cuMemCreate, (colli_cu_allocation * handle, size_t bytes,
+REFUSED(cuMemCreate, (colli_cu_allocation * handle, size_t bytes,
                       const colli_cu_allocation_prop *prop, unsigned long long flags))
-MISSING(cuMemRelease, (colli_cu_allocation handle))
-MISSING(cuMemAddressReserve, (colli_cu_deviceptr * at, size_t bytes, size_t alignment,
+REFUSED(cuMemRelease, (colli_cu_allocation handle))
+REFUSED(cuMemAddressReserve, (colli_cu_deviceptr * at, size_t bytes, size_t alignment,
                               colli_cu_deviceptr wanted, unsigned long long flags))
-MISSING(cuMemAddressFree, (colli_cu_deviceptr at, size_t bytes))
-MISSING(cuMemMap, (colli_cu_deviceptr at, size_t bytes, size_t offset, colli_cu_allocation handle,
+REFUSED(cuMemAddressFree, (colli_cu_deviceptr at, size_t bytes))
+REFUSED(cuMemMap, (colli_cu_deviceptr at, size_t bytes, size_t offset, colli_cu_allocation handle,
                    unsigned long long flags))
-MISSING(cuMemUnmap, (colli_cu_deviceptr at, size_t bytes))
-MISSING(cuMemSetAccess,
+REFUSED(cuMemUnmap, (colli_cu_deviceptr at, size_t bytes))
+REFUSED(cuMemSetAccess,
         (colli_cu_deviceptr at, size_t bytes, const colli_cu_access *access, size_t count))
-MISSING(cuMemRetainAllocationHandle, (colli_cu_allocation * handle, void *at))
-MISSING(cuMemExportToShareableHandle, (void *shareable, colli_cu_allocation handle,
+REFUSED(cuMemRetainAllocationHandle, (colli_cu_allocation * handle, void *at))
+REFUSED(cuMemExportToShareableHandle, (void *shareable, colli_cu_allocation handle,
                                        colli_cu_handle_type type, unsigned long long flags))
-MISSING(cuMemImportFromShareableHandle,
+REFUSED(cuMemImportFromShareableHandle,
         (colli_cu_allocation * handle, void *shareable, colli_cu_handle_type type))
-MISSING(cuMemGetAllocationGranularity,
+REFUSED(cuMemGetAllocationGranularity,
         (size_t * bytes, const colli_cu_allocation_prop *prop, colli_cu_granularity which))
-MISSING(cuMemGetHandleForAddressRange, (void *handle, colli_cu_deviceptr at, size_t bytes,
+REFUSED(cuMemGetHandleForAddressRange, (void *handle, colli_cu_deviceptr at, size_t bytes,
                                         colli_cu_range_handle_type type, unsigned long long flags))
-MISSING(cuFlushGPUDirectRDMAWrites, (colli_cu_flush_target target, colli_cu_flush_scope scope))
-MISSING(cuUserObjectCreate, (colli_cu_user_object * object, void *context, colli_cu_host_fn destroy,
+REFUSED(cuFlushGPUDirectRDMAWrites, (colli_cu_flush_target target, colli_cu_flush_scope scope))
+REFUSED(cuUserObjectCreate, (colli_cu_user_object * object, void *context, colli_cu_host_fn destroy,
                              unsigned references, unsigned flags))
-MISSING(cuGraphRetainUserObject,
+REFUSED(cuGraphRetainUserObject,
         (colli_cu_graph graph, colli_cu_user_object object, unsigned count, unsigned flags))

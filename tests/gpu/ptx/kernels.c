@@ -1,7 +1,4 @@
-/* kernels.c: kernels for test_ptx_kernels.c. kernels.ptx is made from it with
- * clang-14 -x cuda --cuda-device-only --cuda-gpu-arch=sm_70 --cuda-path=/nonexistent -nocudainc
- * -nocudalib -Xclang -target-feature -Xclang +ptx70 -O2 -ffp-contract=off -S kernels.c -o
- * kernels.ptx */
+/* kernels.c: kernels for test_ptx_kernels.c; libcoll/gpu/kernels/compile.sh makes kernels.ptx. */
 #define GLOBAL __attribute__((address_space(1)))
 #define KERNEL extern "C" __attribute__((global))
 
