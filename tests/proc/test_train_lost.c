@@ -256,8 +256,10 @@ static void check_run(const job *j, const char *what) {
       want_result = 1; /* it learns that the others continued without it */
     if (r == shared->rank && shared->kind == FREEZE_TO_END)
       want_result = 1;
-    cr_assert_eq(results[r], want_result, "%s, event %d (%s): rank %d: %d: %s", what, at, name, r,
-                 results[r], j->out->why[r].text);
+    cr_assert_eq(results[r], want_result,
+                 "%s, event %d (%s): rank %d ended with %d, not %d; results %d %d %d: %s; %s; %s",
+                 what, at, name, r, results[r], want_result, results[0], results[1], results[2],
+                 j->out->why[0].text, j->out->why[1].text, j->out->why[2].text);
     cr_assert(want_result != 1 || strstr(why, "continued without it"), "%s", why);
   }
   for (int r = 0; r < RANKS; r++) {
