@@ -398,7 +398,7 @@ const char *colli_params_text(const colli_params *params, const char *name) {
 }
 
 void colli_params_copy(colli_params *to, const colli_params *from) {
-  *to = *from;
+  memcpy(to, from, offsetof(colli_params, storage) + storage_used(from));
   for (int i = 0; i < COLLI_PARAM_COUNT; i++)
     if (is_stored(from, from->text[i]))
       to->text[i] = to->storage + (from->text[i] - from->storage);

@@ -133,6 +133,9 @@ static bool make_fastpath(colli_plan *plan) {
 static coll_status make_plan(colli_calls *calls, const colli_call *call, const colli_plan_key *key,
                              colli_plan **made, coll_error *error) {
   colli_plan *plan = colli_plans_evict(&calls->plans);
+  if (!plan)
+    return colli_error_set(error, COLL_ERR_NO_MEMORY, call->name,
+                           "out of memory for the choice of an algorithm; see ulimit -v");
   colli_fastpath *fastpath = plan->fastpath;
   COLLI_ASSERT_RANK(!plan->sched, calls->exec->rank);
   colli_call_resolve(calls, call, key, plan);

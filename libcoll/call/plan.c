@@ -139,6 +139,10 @@ static void remove_plan(colli_plans *plans, colli_plan *plan) {
 /* An entry for a new plan: the clock's hand skips entries that were used since its last round. */
 colli_plan *colli_plans_evict(colli_plans *plans) {
   COLLI_ASSERT_RANK(plans->hand >= 0 && plans->hand < COLLI_PLANS, plans->rank);
+  if (!plans->plan)
+    plans->plan = calloc(COLLI_PLANS, sizeof(*plans->plan));
+  if (!plans->plan)
+    return NULL;
   colli_plan *plan = &plans->plan[plans->hand];
   while (plan->sched && plan->recent) {
     plan->recent = false;
@@ -165,7 +169,7 @@ void colli_plans_insert(colli_plans *plans, colli_plan *plan) {
 }
 
 const colli_user_op *colli_plans_user_op(const colli_plans *plans, const coll_tag *tag) {
-  for (int i = 0; i < COLLI_PLANS; i++) {
+  for (int i = 0; plans->plan && i < COLLI_PLANS; i++) {
     const colli_plan *plan = &plans->plan[i];
     if (plan->sched && plan->user && colli_tag_op(&plan->tag) == colli_tag_op(tag))
       return plan->user;
@@ -174,14 +178,15 @@ const colli_user_op *colli_plans_user_op(const colli_plans *plans, const coll_ta
 }
 
 void colli_plans_free(colli_plans *plans) {
-  for (int i = 0; i < COLLI_PLANS; i++) {
+  for (int i = 0; plans->plan && i < COLLI_PLANS; i++) {
     if (plans->plan[i].sched)
       colli_user_op_release(plans->plan[i].user);
     free(plans->plan[i].fastpath);
   }
   for (int i = 0; i < plans->nscheds; i++)
     colli_sched_free(plans->scheds[i]);
+  free(plans->plan);
   free(plans->scheds);
   free(plans->group);
-  colli_force_free(&plans->chooser.force);
+  colli_chooser_free(&plans->chooser);
 }

@@ -71,7 +71,7 @@ typedef struct colli_plans {
   int32_t *group; /* freed with the rest */
   colli_chooser chooser;
   colli_plan *bucket[COLLI_PLAN_BUCKETS];
-  colli_plan plan[COLLI_PLANS];
+  colli_plan *plan; /* COLLI_PLANS entries, from the first call on: many communicators make none */
   int hand;      /* the clock's hand: the entry that is evicted next unless it was used recently */
   uint64_t made; /* the number of the last plan */
   colli_sched **scheds;
@@ -107,7 +107,7 @@ static inline colli_plan *colli_plans_find(colli_plans *plans, const colli_plan_
 }
 
 /* An entry for a new plan, in no bucket: an empty one, or one evicted because it was not used
- * recently. */
+ * recently. NULL: out of memory. */
 colli_plan *colli_plans_evict(colli_plans *plans);
 
 /* Adds such an entry, once filled in, to its bucket, where colli_plans_find() finds it. */

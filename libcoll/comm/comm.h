@@ -114,10 +114,10 @@ struct coll_comm {
   uint32_t made;         /* splits of it so far, for the names of children */
   colli_family *family;
   coll_comm *sibling;     /* the next member of the family */
-  colli_rank_info *table; /* nranks records; the base's are the family's */
+  colli_rank_info *table; /* nranks records */
+  bool own_table;         /* not the family's */
   colli_mux_child *child; /* its part of the shared connections; NULL: the base */
   colli_rank_map map;
-  colli_params params;
   colli_log log;
   colli_world world;
   struct colli_attr *attrs; /* api/attr.c */
@@ -131,6 +131,7 @@ struct coll_comm {
   colli_memories memory; /* memory.c */
   colli_shrink shrink;
   colli_status_comm *shown; /* its flight record and counters, which other programs see */
+  colli_params params;      /* last: colli_comm_new() */
 };
 
 /* Translates a rank of this communicator to the base, and back (-1: none). */

@@ -28,14 +28,14 @@ typedef struct colli_message_block {
  * that is used little should be cheap to make. */
 __attribute__((noinline, cold)) static bool add_requests(coll_comm *comm) {
   int count = comm->calls.request_blocks ? BLOCK_REQUESTS : 1;
-  colli_request_block *block = calloc(1, sizeof(*block) + (size_t)count * sizeof(*block->at));
+  colli_request_block *block = malloc(sizeof(*block) + (size_t)count * sizeof(*block->at));
   if (!block)
     return false;
   block->next = comm->calls.request_blocks;
   block->count = count;
   comm->calls.request_blocks = block;
   for (int i = count - 1; i >= 0; i--) {
-    block->at[i].request.comm = comm;
+    block->at[i].request = (coll_request){.comm = comm}; /* who starts lanes fills them in */
     block->at[i].request.lane = block->at[i].lanes;
     colli_request_put(&block->at[i].request);
   }

@@ -25,6 +25,17 @@
 #include "libcoll/progress/visit.h"
 #include "libcoll/tuning/locality.h"
 
+coll_comm *colli_comm_new(void) {
+  coll_comm *comm = malloc(sizeof(*comm));
+  if (!comm)
+    return NULL;
+  memset(comm, 0, offsetof(coll_comm, params)); /* which are large, and filled in as a whole */
+  if (colli_fork_guard_add(&comm->entry.guard))
+    return comm;
+  free(comm);
+  return NULL;
+}
+
 /* First half of creation: opens the endpoints and fills in *info. */
 coll_status colli_comm_open(const colli_assembly *assembly, coll_comm **out, colli_rank_info *info,
                             coll_error *error) {
@@ -34,11 +45,9 @@ coll_status colli_comm_open(const colli_assembly *assembly, coll_comm **out, col
   coll_status status = colli_force_check(params->text[COLLI_PARAM_ALGO], error);
   if (status != COLL_OK)
     return status;
-  coll_comm *comm = calloc(1, sizeof(*comm));
-  if (!comm || !colli_fork_guard_add(&comm->entry.guard)) {
-    free(comm);
+  coll_comm *comm = colli_comm_new();
+  if (!comm)
     return colli_error_set(error, COLL_ERR_NO_MEMORY, "create", "out of memory for a communicator");
-  }
   colli_family *family;
   status = colli_family_open(assembly, &family, info, error);
   if (status != COLL_OK) {
@@ -67,32 +76,63 @@ coll_status colli_comm_open(const colli_assembly *assembly, coll_comm **out, col
   return COLL_OK;
 }
 
-/* Sets up the inputs of the choice of algorithms. */
-static coll_status set_up_plans(coll_comm *comm, coll_error *error) {
+/* Takes over what the table of ranks says from a communicator of the same ranks. */
+static coll_status copy_locality(coll_comm *comm, const coll_comm *twin, coll_error *error) {
+  colli_plans *plans = &comm->calls.plans;
+  const colli_plans *known = &twin->calls.plans;
+  COLLI_ASSERT_RANK(comm->nranks == twin->nranks && comm->rank == twin->rank, comm->rank);
+  if (known->group) {
+    const size_t bytes = (size_t)comm->nranks * sizeof(*plans->group);
+    plans->group = malloc(bytes);
+    if (!plans->group)
+      return colli_error_set(error, COLL_ERR_NO_MEMORY, "create", "out of memory for %d ranks",
+                             comm->nranks);
+    memcpy(plans->group, known->group, bytes);
+  }
+  comm->watch.crowded = twin->watch.crowded;
+  comm->watch.mate = twin->watch.mate;
+  plans->model = known->model;
+  plans->neighbours = known->neighbours;
+  plans->ngroups = known->ngroups;
+  plans->limits = known->limits;
+  return COLL_OK;
+}
+
+/* Finds what the table of ranks says. */
+static coll_status find_locality(coll_comm *comm, coll_error *error) {
   colli_plans *plans = &comm->calls.plans;
   colli_locality locality;
   colli_transport_list transports = {.count = comm->family->nports};
   for (int i = 0; i < transports.count; i++)
     transports.ops[i] = comm->family->ports[i].ops;
-  plans->nranks = comm->nranks;
-  plans->rank = comm->rank;
-  coll_status status =
-      colli_force_parse(comm->params.text[COLLI_PARAM_ALGO], &plans->chooser.force, error);
-  if (status == COLL_OK)
-    status = colli_locality_find(comm->table, comm->nranks, comm->rank, &transports,
-                                 comm->family->corrections, &locality, error);
+  coll_status status = colli_locality_find(comm->table, comm->nranks, comm->rank, &transports,
+                                           comm->family->corrections, &locality, error);
   if (status != COLL_OK)
     return status;
   COLLI_ASSERT_RANK(locality.neighbours >= 1 && locality.neighbours <= comm->nranks, comm->rank);
   COLLI_ASSERT_RANK(locality.ngroups <= 1 || locality.group, comm->rank);
   comm->watch.crowded = locality.crowded;
-  comm->exec.shares_work = !locality.crowded;
   comm->watch.mate = locality.crowded ? locality.mate : -1;
   plans->model = locality.model;
   plans->neighbours = locality.neighbours;
   plans->ngroups = locality.ngroups;
   plans->group = locality.group;
   plans->limits = locality.limits;
+  return COLL_OK;
+}
+
+/* Sets up the inputs of the choice of algorithms. */
+static coll_status set_up_plans(coll_comm *comm, const coll_comm *twin, coll_error *error) {
+  colli_plans *plans = &comm->calls.plans;
+  plans->nranks = comm->nranks;
+  plans->rank = comm->rank;
+  coll_status status =
+      colli_force_parse(comm->params.text[COLLI_PARAM_ALGO], &plans->chooser.force, error);
+  if (status == COLL_OK)
+    status = twin ? copy_locality(comm, twin, error) : find_locality(comm, error);
+  if (status != COLL_OK)
+    return status;
+  comm->exec.shares_work = !comm->watch.crowded;
   plans->chooser.limits = &plans->limits;
   plans->chooser.model = &plans->model;
   plans->chooser.tuner = comm->family->tuner;
@@ -100,7 +140,7 @@ static coll_status set_up_plans(coll_comm *comm, coll_error *error) {
 }
 
 /* Sets up executor and plans, and the records of each rank. */
-coll_status colli_comm_set_up(coll_comm *comm, coll_error *error) {
+coll_status colli_comm_set_up(coll_comm *comm, const coll_comm *twin, coll_error *error) {
   size_t n = (size_t)comm->nranks;
   colli_exec *exec = &comm->exec;
   COLLI_ASSERT_RANK(comm->table && comm->rank >= 0 && comm->rank < comm->nranks, comm->rank);
@@ -115,7 +155,7 @@ coll_status colli_comm_set_up(coll_comm *comm, coll_error *error) {
   comm->calls.exec = exec;
   comm->calls.memories = &comm->memory;
   comm->watch.timeout_ns = (uint64_t)comm->params.number[COLLI_PARAM_TIMEOUT_MS] * COLLI_NS_PER_MS;
-  coll_status status = set_up_plans(comm, error);
+  coll_status status = set_up_plans(comm, twin, error);
   if (status != COLL_OK)
     return status;
   exec->links = calloc(n, sizeof(*exec->links));
@@ -176,7 +216,7 @@ coll_status colli_comm_join(coll_comm **out, const colli_rank_info *table, colli
   coll_status status = colli_family_join(family, table, ctrl, error);
   comm->table = family->table;
   if (status == COLL_OK)
-    status = colli_comm_set_up(comm, error);
+    status = colli_comm_set_up(comm, NULL, error);
   if (status == COLL_OK) {
     settle_slots(comm);
     for (int peer = 0; peer < comm->nranks; peer++) {
@@ -212,7 +252,7 @@ void colli_comm_free(coll_comm *comm) {
   colli_request_free_all(comm);
   colli_group_free(&comm->calls.group);
   colli_p2p_free(&comm->p2p);
-  if (comm->uid != 0)
+  if (comm->own_table)
     free(comm->table);
   free(comm->exec.links);
   free(comm->failure.wait_reports);
@@ -230,8 +270,9 @@ void colli_comm_free(coll_comm *comm) {
 static coll_status take_apart(coll_comm *comm) {
   colli_family *family = comm->family;
   colli_attrs_free(comm);
-  if (comm->shown && comm->failure.wait_reports && comm->failure.left && comm->failure.lost &&
-      comm->failure.silent) /* else it was never made */
+  const bool waits = comm->uid == 0 || comm->exec.oldest || comm->p2p.busy > 0;
+  if (waits && comm->shown && comm->failure.wait_reports && comm->failure.left &&
+      comm->failure.lost && comm->failure.silent) /* else it was never made */
     colli_notice_poll(family);
   const bool delivered = colli_p2p_linger(comm);
   if (!delivered)

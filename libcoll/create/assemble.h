@@ -21,8 +21,13 @@ coll_status colli_comm_open(const colli_assembly *assembly, coll_comm **comm, co
 coll_status colli_comm_join(coll_comm **comm, const colli_rank_info *table, colli_ctrl *ctrl,
                             coll_error *error);
 
-/* Sets up executor, plans and the records of `comm`, whose ranks, settings and table are set. */
-coll_status colli_comm_set_up(coll_comm *comm, coll_error *error);
+/* Memory for a communicator, known to those who fork: zeros, but for its settings. NULL: out of
+ * memory. */
+coll_comm *colli_comm_new(void);
+
+/* Sets up executor, plans and the records of `comm`, whose ranks, settings and table are set.
+ * twin: a communicator of the same ranks in the same order, or NULL. */
+coll_status colli_comm_set_up(coll_comm *comm, const coll_comm *twin, coll_error *error);
 
 /* Frees what belongs only to this communicator, when nothing refers to it any more and other
  * programs do not see it (colli_comm_hide). Its family may be gone by now. */

@@ -136,7 +136,8 @@ coll_status colli_settings_inherit(colli_settings *settings, const coll_comm *co
   coll_status status = begin_settings(settings, config, &known);
   colli_params_copy(&settings->params, &comm->params);
   settings->inherited = true;
-  settings->time = colli_trace_time(comm->family->trace);
+  if (comm->family->trace)
+    settings->time = colli_trace_time(comm->family->trace);
   return status == COLL_OK ? apply_config(settings, &known) : status;
 }
 

@@ -81,6 +81,20 @@ static int by_key(const void *a, const void *b) {
   return left->rank < right->rank ? -1 : left->rank > right->rank;
 }
 
+/* The table of the ranks: the family's, if they are all of its ranks in their order, because it is
+ * large; else a copy. False if out of memory. */
+static bool take_table(coll_comm *comm) {
+  const colli_family *family = comm->family;
+  bool same = comm->nranks == family->nranks;
+  for (int rank = 0; same && rank < comm->nranks; rank++)
+    same = comm->map.in_base[rank] == rank;
+  comm->own_table = !same;
+  comm->table = same ? family->table : malloc((size_t)comm->nranks * sizeof(*comm->table));
+  for (int rank = 0; !same && comm->table && rank < comm->nranks; rank++)
+    comm->table[rank] = family->table[comm->map.in_base[rank]];
+  return comm->table != NULL;
+}
+
 /* Fills in ranks and their table for the sorted members; false if out of memory. */
 static bool take_members(coll_comm *comm, const colli_split *split, const candidate *members,
                          uint16_t *numbers) {
@@ -89,11 +103,9 @@ static bool take_members(coll_comm *comm, const colli_split *split, const candid
   size_t n = (size_t)comm->nranks, base_n = (size_t)family->nranks;
   comm->map.in_base = malloc(n * sizeof(*comm->map.in_base));
   comm->map.from_base = malloc(base_n * sizeof(*comm->map.from_base));
-  comm->table = malloc(n * sizeof(*comm->table));
   if (parent->map.origins)
     comm->map.origins = malloc(n * sizeof(*comm->map.origins));
-  if (!comm->map.in_base || !comm->map.from_base || !comm->table ||
-      (parent->map.origins && !comm->map.origins))
+  if (!comm->map.in_base || !comm->map.from_base || (parent->map.origins && !comm->map.origins))
     return false;
   for (size_t i = 0; i < base_n; i++)
     comm->map.from_base[i] = -1;
@@ -103,7 +115,6 @@ static bool take_members(coll_comm *comm, const colli_split *split, const candid
     COLLI_ASSERT_RANK(comm->map.from_base[in_base] == -1, parent->rank); /* nobody is in it twice */
     comm->map.in_base[rank] = in_base;
     comm->map.from_base[in_base] = rank;
-    comm->table[rank] = family->table[in_base];
     numbers[rank] = (uint16_t)split->records[in_parent].number;
     if (comm->map.origins)
       comm->map.origins[rank] = parent->map.origins[in_parent];
@@ -114,7 +125,7 @@ static bool take_members(coll_comm *comm, const colli_split *split, const candid
   const colli_split_record *first = &split->records[members[0].rank];
   comm->uid = (uint64_t)(comm->map.in_base[0] + 1) << 32 | first->serial;
   comm->comm_id = parent->family->comm_id ^ comm->uid * 0x9e3779b97f4a7c15ull;
-  return true;
+  return take_table(comm);
 }
 
 /* Its connections are shared, so it must use their slot size. */
@@ -132,24 +143,43 @@ static void take_links(coll_comm *comm, const coll_comm *parent) {
   }
 }
 
+/* Names a communicator after its parent: "world/split 2, color 1", "world/dup 3", "world/group, tag
+ * 5". */
+static void choose_name(coll_comm *comm, const colli_split *split) {
+  const char *parent = split->parent->name;
+  if (split->kind == COLLI_SPLIT_GROUP)
+    snprintf(comm->name, sizeof(comm->name), "%.24s/group, tag %d", parent, split->tag);
+  else if (split->kind == COLLI_SPLIT_COLORS)
+    snprintf(comm->name, sizeof(comm->name), "%.24s/%s %u, color %d", parent, split->name,
+             split->made, split->mine.color);
+  else
+    snprintf(comm->name, sizeof(comm->name), "%.24s/%s %u", parent, split->name, split->made);
+}
+
+/* Whether a communicator has the ranks of its parent, in the same order. */
+static bool is_twin(const coll_comm *comm, const coll_comm *parent) {
+  bool same = comm->nranks == parent->nranks;
+  for (int rank = 0; same && rank < comm->nranks; rank++)
+    same = comm->map.in_base[rank] == colli_comm_base_rank(parent, rank);
+  return same;
+}
+
 /* Creates this rank's communicator from the sorted members; NULL if out of memory. */
 static coll_comm *make_child(colli_split *split, const candidate *members, int count) {
-  coll_comm *parent = split->parent, *comm = calloc(1, sizeof(*comm));
+  coll_comm *parent = split->parent, *comm = colli_comm_new();
   COLLI_ASSERT_RANK(split->child && count >= 1 && count <= parent->nranks, parent->rank);
-  if (!comm || !colli_fork_guard_add(&comm->entry.guard)) {
-    free(comm);
+  if (!comm)
     return NULL;
-  }
   comm->nranks = count;
   comm->family = parent->family;
   comm->uid = UINT64_MAX; /* until it is known: not the base */
   comm->map.numbers = malloc((size_t)count * sizeof(*comm->map.numbers));
   inherit(comm, parent, &split->settings);
-  snprintf(comm->name, sizeof(comm->name), "%.24s/%.38s", parent->name, split->label);
+  choose_name(comm, split);
   bool ok = comm->map.numbers && take_members(comm, split, members, comm->map.numbers) &&
             colli_mux_complete(split->child, count, comm->map.in_base, comm->map.from_base,
                                comm->map.numbers) == COLL_OK;
-  if (!ok || colli_comm_set_up(comm, NULL) != COLL_OK) {
+  if (!ok || colli_comm_set_up(comm, is_twin(comm, parent) ? parent : NULL, NULL) != COLL_OK) {
     colli_mux_close(split->child); /* while the arrays are there */
     split->child = NULL;
     colli_comm_hide(comm);
@@ -173,7 +203,11 @@ coll_status colli_split_make(colli_split *split, coll_comm **child) {
     if (split->records[rank].color == split->mine.color)
       members[count++] = (candidate){split->records[rank].key, rank};
   if (members) {
-    qsort(members, (size_t)count, sizeof(*members), by_key);
+    for (int i = 1; i < count; i++)
+      if (by_key(&members[i - 1], &members[i]) > 0) { /* rare */
+        qsort(members, (size_t)count, sizeof(*members), by_key);
+        break;
+      }
     *child = make_child(split, members, count);
   }
   free(members);
@@ -199,24 +233,15 @@ static bool ready_family(coll_comm *parent) {
 
 /* Allocates a split; NULL if out of memory or numbers. */
 static colli_split *allocate_split(coll_comm *parent) {
-  colli_split *split = calloc(1, sizeof(*split) + (size_t)parent->nranks * sizeof(*split->records));
+  colli_split *split = malloc(sizeof(*split) + (size_t)parent->nranks * sizeof(*split->records));
+  if (split)
+    memset(split, 0, offsetof(colli_split, settings));
   if (split && ready_family(parent))
     split->child = colli_mux_begin(parent->family->mux);
   if (split && split->child)
     return split;
   free(split);
   return NULL;
-}
-
-/* Names the communicator to be: "split 2, color 1", "dup 3", "group, tag 5". */
-static void choose_label(colli_split *split, const colli_split_call *call, unsigned number) {
-  if (call->kind == COLLI_SPLIT_GROUP)
-    snprintf(split->label, sizeof(split->label), "group, tag %d", call->tag);
-  else if (call->kind == COLLI_SPLIT_COLORS)
-    snprintf(split->label, sizeof(split->label), "%s %u, color %d", split->name, number,
-             call->color);
-  else
-    snprintf(split->label, sizeof(split->label), "%s %u", split->name, number);
 }
 
 /* Begins a communicator. */
@@ -230,10 +255,12 @@ coll_status colli_split_prepare(coll_comm *parent, const colli_split_call *call,
                              "out of memory, or no number left, for a communicator");
   parent->family->making++;
   split->parent = parent;
+  split->kind = call->kind;
   split->name = name;
   if (call->kind != COLLI_SPLIT_GROUP) /* the same number on all ranks */
     parent->made++;
-  choose_label(split, call, parent->made);
+  split->made = parent->made;
+  split->tag = call->tag;
   coll_status status = read_settings(parent, name, call->config, &split->settings);
   if (status != COLL_OK) {
     colli_split_drop(split);

@@ -22,14 +22,16 @@ _Static_assert(sizeof(colli_split_record) == 20, "travels as it is");
 
 struct colli_split {
   coll_comm *parent;
+  colli_split_kind kind;
   const char *name;
-  char label[48]; /* the end of the new communicator's name: "dup 3" */
-  colli_settings settings;
+  unsigned made; /* of the parent, this one included */
+  int tag;       /* of a group */
   colli_mux_child *child;
   coll_request *op; /* the all-gather, or NULL */
   coll_comm **to;   /* of a nonblocking one: where the caller wants the new communicator */
   colli_split_record mine;
-  colli_split_record records[]; /* by rank of the parent */
+  colli_settings settings;      /* not cleared: it is large, and filled in as a whole */
+  colli_split_record records[]; /* by rank of the parent; the same */
 };
 
 /* The name of a call, for messages: "split". */

@@ -84,6 +84,23 @@ static bool is_inside(const colli_status_page *page, const colli_status_comm *co
   return true;
 }
 
+/* Clears those places of a ring that the numbers up to `last` have used. */
+static void clear_ring(colli_flight *ring, uint64_t last) {
+  memset(ring, 0, (last < COLLI_FLIGHTS ? last + 1 : COLLI_FLIGHTS) * sizeof(*ring));
+}
+
+/* Clears what another communicator has left in its place. */
+static void clear_place(colli_status_comm *comm, int nranks) {
+  colli_flight_rings *rings = &comm->flights;
+  clear_ring(rings->collectives, rings->last);
+  clear_ring(rings->messages, rings->nmessages);
+  memset(rings->names, 0, rings->nmessages ? sizeof(rings->names) : 0);
+  rings->last = rings->nmessages = 0;
+  const size_t head = offsetof(colli_status_comm, flights);
+  memset((char *)comm + sizeof(comm->shown), 0, head - sizeof(comm->shown));
+  memset(comm->peers, 0, (size_t)nranks * sizeof(*comm->peers));
+}
+
 /* Takes a free place of the page, or returns NULL. */
 static colli_status_comm *take_place(colli_status_page *page) {
   size_t bytes = colli_status_comm_bytes(page->nranks);
@@ -102,7 +119,7 @@ static colli_status_comm *take_place(colli_status_page *page) {
     atomic_fetch_or(&page->reserved, bit);
   }
   colli_status_comm *comm = colli_status_comm_at(page->head, place);
-  memset((char *)comm + sizeof(comm->shown), 0, bytes - sizeof(comm->shown));
+  clear_place(comm, page->nranks);
   return comm;
 }
 

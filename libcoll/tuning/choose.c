@@ -1,6 +1,7 @@
 /* choose.c: chooses a call's algorithm: the forced one, the tuner's, or the cheapest. */
 #include "libcoll/tuning/choose.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "libcoll/base/error.h"
@@ -55,6 +56,11 @@ static const colli_memo *ask_model(colli_chooser *chooser, const colli_shape *sh
                     .order = (uint8_t)shape->order,
                     .in_place = shape->in_place,
                     .varying = shape->varying};
+  *found = -1;
+  if (!chooser->memo)
+    chooser->memo = calloc(COLLI_MEMOS, sizeof(*chooser->memo));
+  if (!chooser->memo)
+    return NULL;
   colli_memo *entry = entry_of(chooser, &key);
   if (is_answer(entry, &key))
     return entry;
@@ -115,4 +121,10 @@ coll_status colli_choose(colli_chooser *chooser, const colli_shape *shape, size_
   *choice = (colli_choice){.algo = memo->algo, .chunk_bytes = memo->chunk_bytes};
   colli_choice_partition(memo->algo, shape, count, elem_bytes, &limits, &choice->partition);
   return COLL_OK;
+}
+
+void colli_chooser_free(colli_chooser *chooser) {
+  colli_force_free(&chooser->force);
+  free(chooser->memo);
+  chooser->memo = NULL;
 }

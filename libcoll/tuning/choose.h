@@ -34,7 +34,7 @@ typedef struct colli_chooser {
   const colli_model *model;
   colli_force force;
   colli_tuner *tuner; /* the family's, or NULL */
-  colli_memo memo[COLLI_MEMOS];
+  colli_memo *memo;   /* COLLI_MEMOS entries, from the first question to the model on */
 } colli_chooser;
 
 /*
@@ -45,5 +45,8 @@ typedef struct colli_chooser {
 coll_status colli_choose(colli_chooser *chooser, const colli_shape *shape, size_t count,
                          size_t elem_bytes, size_t call_bytes, colli_choice *choice,
                          coll_error *error);
+
+/* Frees what it has read and remembered. */
+void colli_chooser_free(colli_chooser *chooser);
 
 #endif

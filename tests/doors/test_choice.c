@@ -42,14 +42,12 @@ static coll_status choose(const colli_shape *shape, int cores, size_t count, int
   colli_model model;
   colli_limits_default(COLLI_LINK_SHM, &limits);
   colli_model_default(COLLI_LINK_SHM, shape->nranks, cores, &model);
-  static colli_chooser chooser;
-  memset(&chooser, 0, sizeof(chooser)); /* it remembers nothing */
-  chooser.limits = &limits;
-  chooser.model = &model;
+  colli_chooser chooser = {.limits = &limits, .model = &model}; /* it remembers nothing */
   failing = n;
   failed = 0;
   coll_status status = colli_choose(&chooser, shape, count, 4, count * 4, choice, &error);
   failing = 0;
+  colli_chooser_free(&chooser);
   return status;
 }
 

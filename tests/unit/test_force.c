@@ -104,7 +104,7 @@ Test(choose, does_as_asked) {
   /* the bytes of the call, not those on the wire */
   cr_assert_eq(colli_choose(&chooser, &shape, 8191, 4, 8191, &choice, &error), COLL_OK);
   cr_assert_str_eq(choice.algo->name, "ring");
-  colli_force_free(&chooser.force);
+  colli_chooser_free(&chooser);
 }
 
 /* If the forced algorithm cannot do a shape, the error names those that can. */
@@ -122,7 +122,7 @@ Test(choose, refuses_what_cannot_be_done) {
   cr_assert_null(strstr(can, "ring"), "%s", can);
   shape.order = COLLI_ORDER_ANY;
   cr_assert_eq(colli_choose(&chooser, &shape, 100, 4, 400, &choice, &error), COLL_OK);
-  colli_force_free(&chooser.force);
+  colli_chooser_free(&chooser);
 }
 
 /* Sizes of a class get the same algorithm and chunks, whichever comes first. */

@@ -88,7 +88,7 @@ void explain_set_up(const question *q, answer *a) {
 
 /* Frees what explain_set_up() made. */
 void explain_free(answer *a) {
-  colli_force_free(&a->chooser.force);
+  colli_chooser_free(&a->chooser);
   colli_tuner_close(a->chooser.tuner);
   free(a->corrections);
   free(a->group);
