@@ -96,6 +96,8 @@ static const kernel kernels[] = {
 };
 #define KERNELS (sizeof(kernels) / sizeof(*kernels))
 
+TestSuite(kernels_host, .timeout = 300);
+
 /* The buffers of one test, each with guards. */
 typedef struct buffers {
   unsigned char in[MAX_PLACES][FRAME], out[MAX_PLACES][FRAME], want[FRAME], temp[FRAME];

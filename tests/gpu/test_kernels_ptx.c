@@ -4,28 +4,12 @@
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "libcoll/gpu/kernels/fold_args.h"
 #include "sanitized.h"
-#include "tests/gpu/device/gpu_run.h"
+#include "tests/gpu/support_ptx.h"
 
-enum { FILES = 5, TEXT = 1 << 20 };
-
-/* Reads and parses one file of PTX. */
-static ptx_module *load(const char *name) {
-  static char text[TEXT];
-  char path[512];
-  ptx_error error;
-  snprintf(path, sizeof(path), "%s/%s.ptx", COLL_KERNELS, name);
-  FILE *file = fopen(path, "r");
-  cr_assert(file, "%s", path);
-  size_t bytes = fread(text, 1, sizeof(text), file);
-  fclose(file);
-  ptx_module *module = ptx_parse(text, bytes, false, &error);
-  cr_assert(module, "%s, line %d: %s", path, error.line, error.message);
-  return module;
-}
+enum { FILES = 5 };
 
 /* Runs a kernel to its end, and looks for accesses to the same bytes that
  * nothing orders. */
@@ -33,29 +17,20 @@ static void launch(const ptx_module *module, const ptx_kernel *kernel, const voi
   const gpu_options options = {.model = GPU_RACES, .seed = 1};
   const gpu_launch how = {
       .module = module, .kernel = kernel, .params = params, .grid = {2, 1, 1}, .block = {96, 1, 1}};
-  gpu_fault fault = {0};
-  gpu_world *world = gpu_world_create(&options);
-  gpu_run *run = gpu_run_create(world, &how, &fault);
-  cr_assert(run, "%s: %s", kernel->name, fault.message);
-  gpu_state state = GPU_RUNNING;
-  while (state == GPU_RUNNING)
-    state = gpu_run_step(run, 1000000);
-  cr_assert_eq(state, GPU_DONE, "%s: %s", kernel->name, gpu_run_fault(run)->message);
-  cr_assert_eq(gpu_world_races(world), 0, "%s", kernel->name);
-  gpu_run_destroy(run);
-  gpu_world_destroy(world);
+  cr_assert_eq(must_end(&options, &how, NULL), 0, "%s", kernel->name);
 }
 
 /* Finds a kernel by its name and runs it. */
 static void run_kernel(const char *prefix, const char *name, const void *params) {
-  static const char *const files[FILES] = {"fold_int", "fold_float", "fold_float8", "fold_loc",
-                                           "copy"};
+  static const char *const files[FILES] = {
+      COLL_KERNELS "/fold_int.ptx", COLL_KERNELS "/fold_float.ptx", COLL_KERNELS "/fold_float8.ptx",
+      COLL_KERNELS "/fold_loc.ptx", COLL_KERNELS "/copy.ptx"};
   static ptx_module *modules[FILES];
   char full[64];
   snprintf(full, sizeof(full), "%s%s", prefix, name);
   for (int i = 0; i < FILES; i++) {
     if (!modules[i])
-      modules[i] = load(files[i]);
+      modules[i] = must_read(files[i]);
     const ptx_kernel *kernel = ptx_find(modules[i], full);
     if (kernel) {
       launch(modules[i], kernel, params);

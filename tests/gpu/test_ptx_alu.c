@@ -1,5 +1,5 @@
 /* test_ptx_alu.c: arithmetic of the PTX interpreter against C and against known values. */
-#include "tests/gpu/device/gpu_run.h"
+#include "tests/gpu/support_ptx.h"
 
 #include <criterion/criterion.h>
 #include <fenv.h>
@@ -8,19 +8,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+TestSuite(ptx_alu, .timeout = 60);
+
 /* An instruction's result. `sources` is how many of a, b, c, d it takes. */
 static uint64_t compute(const char *op, int sources, uint64_t a, uint64_t b, uint64_t c,
                         uint64_t d) {
   static const char *const operands[] = {"", "%d1", "%d1, %d2", "%d1, %d2, %d3"};
   char text[400], fourth[32] = "";
-  ptx_error error;
   if (sources == 4)
     snprintf(fourth, sizeof fourth, ", %llu", (unsigned long long)d);
-  int length = snprintf(text, sizeof text,
-                        ".version 7.0\n.entry k() { .reg .b64 %%d<5>; %s %%d0, %s%s; ret; }", op,
-                        operands[sources < 3 ? sources : 3], fourth);
-  ptx_module *m = ptx_parse(text, (size_t)length, false, &error);
-  cr_assert(m, "%s: %s", op, error.message);
+  snprintf(text, sizeof text, ".version 7.0\n.entry k() { .reg .b64 %%d<5>; %s %%d0, %s%s; ret; }",
+           op, operands[sources < 3 ? sources : 3], fourth);
+  ptx_module *m = must_parse(text, false);
   const uint64_t x[4] = {a, b, c, d};
   uint64_t result = ptx_compute(&m->kernels[0].code[0], x);
   ptx_free(m);
@@ -358,7 +357,7 @@ Test(ptx_alu, floats_as_in_c) {
   }
 }
 
-/* Operations with a loop of their own for whole warps. */
+/* Operations, most of which have a loop of their own for whole warps. */
 static const char *const fast_ops[] = {
     "add.f32",     "mul.f32",     "add.s32",        "add.s64",     "sub.s32",      "and.b32",
     "or.b64",      "xor.b32",     "mul.lo.s32",     "mul.lo.u64",  "mul.wide.u32", "mul.wide.s32",
@@ -370,8 +369,6 @@ static const char *const fast_ops[] = {
 /* Runs an instruction in all of a block's threads and compares with ptx_compute. */
 static void check_warp(const char *op, uint32_t threads) {
   char text[1000];
-  ptx_error error;
-  gpu_fault fault;
   bool one = !strncmp(op, "cvt", 3) || !strncmp(op, "mov", 3);
   uint64_t in[80][2], out[80], params[2] = {(uint64_t)(uintptr_t)in, (uint64_t)(uintptr_t)out};
   for (int i = 0; i < 80; i++) {
@@ -379,7 +376,7 @@ static void check_warp(const char *op, uint32_t threads) {
     in[i][1] = values[i * 3 % NVALUES];
     out[i] = 99;
   }
-  int length = snprintf(
+  snprintf(
       text, sizeof text,
       ".version 7.0\n.entry k(.param .u64 a, .param .u64 b) { .reg .b64 %%d<9>; .reg .pred %%p;\n"
       "mov.u32 %%d0, %%tid.x; mov.u64 %%d7, 99; ld.param.u64 %%d1, [a]; ld.param.u64 %%d2, [b];\n"
@@ -387,26 +384,19 @@ static void check_warp(const char *op, uint32_t threads) {
       "add.s64 %%d2, %%d2, %%d3; ld.global.v2.u64 {%%d5, %%d6}, [%%d1];\n"
       "setp.ne.u32 %%p, %%d0, 3; @%%p %s %%d7, %%d5%s;\nst.global.u64 [%%d2], %%d7; ret; }",
       op, one ? "" : ", %d6");
-  ptx_module *m = ptx_parse(text, (size_t)length, false, &error);
-  cr_assert(m, "%s: %s", op, error.message);
-  gpu_world *w = gpu_world_create(&(gpu_options){.seed = 1});
-  gpu_run *r = gpu_run_create(w,
-                              &(gpu_launch){.module = m,
-                                            .kernel = m->kernels,
-                                            .params = params,
-                                            .grid = {1, 1, 1},
-                                            .block = {threads, 1, 1}},
-                              &fault);
-  cr_assert(r);
-  cr_assert_eq(gpu_run_step(r, 1000000), GPU_DONE);
+  ptx_module *m = must_parse(text, false);
+  const gpu_launch launch = {.module = m,
+                             .kernel = m->kernels,
+                             .params = params,
+                             .grid = {1, 1, 1},
+                             .block = {threads, 1, 1}};
+  must_end(&(gpu_options){.seed = 1}, &launch, NULL);
   for (uint32_t i = 0; i < threads; i++) {
     const uint64_t x[4] = {in[i][0], in[i][1], 0, 0};
     uint64_t should = i == 3 ? 99 : ptx_compute(&m->kernels[0].code[10], x);
     uint64_t mask = strstr(op, "64") || strstr(op, "wide") ? ~0ull : UINT32_MAX;
     cr_assert_eq(out[i] & mask, should & mask, "%s, thread %u", op, i);
   }
-  gpu_run_destroy(r);
-  gpu_world_destroy(w);
   ptx_free(m);
 }
 

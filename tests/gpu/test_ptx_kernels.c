@@ -1,46 +1,21 @@
 /* test_ptx_kernels.c: kernels that clang compiled (ptx/kernels.c) against the same code in C. */
-#include "tests/gpu/device/gpu_run.h"
+#include "tests/gpu/support_ptx.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-/* Reads ptx/kernels.ptx, which lies beside this file. */
-static ptx_module *load(void) {
-  static char text[1 << 16];
-  char path[1000];
-  ptx_error error;
-  const char *slash = strrchr(__FILE__, '/');
-  snprintf(path, sizeof path, "%.*s/ptx/kernels.ptx", slash ? (int)(slash - __FILE__) : 1,
-           slash ? __FILE__ : ".");
-  FILE *f = fopen(path, "r");
-  cr_assert(f, "%s", path);
-  size_t length = fread(text, 1, sizeof text, f);
-  fclose(f);
-  ptx_module *m = ptx_parse(text, length, false, &error);
-  cr_assert(m, "line %d: %s", error.line, error.message);
-  return m;
-}
+TestSuite(ptx_kernels, .timeout = 60);
 
 /* Runs 3 blocks of 64 threads in a model. */
 static void execute(const char *name, gpu_model model, uint64_t seed, const void *params) {
-  ptx_module *m = load();
-  gpu_fault fault;
-  gpu_world *w = gpu_world_create(&(gpu_options){.model = model, .seed = seed});
-  gpu_launch launch = {.module = m, .kernel = ptx_find(m, name), .params = params};
+  ptx_module *m = must_read(COLL_KERNELS "/../../../tests/gpu/ptx/kernels.ptx");
+  const gpu_launch launch = {.module = m,
+                             .kernel = ptx_find(m, name),
+                             .params = params,
+                             .grid = {3, 1, 1},
+                             .block = {64, 1, 1}};
   cr_assert(launch.kernel);
-  for (int i = 0; i < 3; i++)
-    launch.grid[i] = launch.block[i] = 1;
-  launch.grid[0] = 3;
-  launch.block[0] = 64;
-  gpu_run *run = gpu_run_create(w, &launch, &fault);
-  cr_assert(run, "%s", fault.message);
-  cr_assert_eq(gpu_run_step(run, 100000000), GPU_DONE, "%s", gpu_run_fault(run)->message);
-  gpu_run_destroy(run);
-  cr_expect_eq(gpu_world_races(w), 0);
-  gpu_world_destroy(w);
+  cr_expect_eq(must_end(&(gpu_options){.model = model, .seed = seed}, &launch, NULL), 0);
   ptx_free(m);
 }
 

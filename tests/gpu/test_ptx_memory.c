@@ -1,12 +1,14 @@
 /* test_ptx_memory.c: memory models, races, barriers, faults and scheduling of the PTX interpreter.
  */
-#include "tests/gpu/device/gpu_run.h"
+#include "tests/gpu/support_ptx.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>
 
 enum { SEEDS = 50 };
+
+TestSuite(ptx_memory, .timeout = 60);
 
 /* Memory of the kernels. */
 typedef struct {
@@ -25,8 +27,7 @@ static bool inside(void *context, uint64_t address, size_t bytes, bool write) {
 /* A module with one kernel, whose parameters are data, flag, result. */
 static ptx_module *build(const char *body, bool split) {
   char text[4000];
-  ptx_error error;
-  int length = snprintf(
+  snprintf(
       text, sizeof text,
       ".version 7.0\n.target sm_70\n.address_size 64\n"
       ".visible .entry k(.param .u64 data, .param .u64 flag, .param .u64 result)\n{\n"
@@ -36,9 +37,7 @@ static ptx_module *build(const char *body, bool split) {
       "mad.lo.u32 %%r4, %%r2, %%r3, %%r1; mul.wide.u32 %%d4, %%r4, 4; add.s64 %%d5, %%d3, %%d4;\n"
       "%s\nret;\n}\n",
       body);
-  ptx_module *m = ptx_parse(text, (size_t)length, split, &error);
-  cr_assert(m, "line %d: %s\n%s", error.line, error.message, text);
-  return m;
+  return must_parse(text, split);
 }
 
 /* How a kernel is run. */
@@ -47,31 +46,21 @@ typedef struct {
   uint64_t seed;
   uint32_t blocks, threads;
   int resident;
-
 } setup;
 
 /* Runs a kernel to its end; returns the number of races. */
 static uint64_t execute(const ptx_module *m, const setup *s, memory *mem) {
-  gpu_fault fault;
-  gpu_world *w = gpu_world_create(
-      &(gpu_options){.model = s->model, .seed = s->seed, .allowed = inside, .context = mem});
-  uint64_t params[3] = {(uint64_t)(uintptr_t)mem->data, (uint64_t)(uintptr_t)mem->flag,
-                        (uint64_t)(uintptr_t)mem->result};
-  gpu_run *run = gpu_run_create(w,
-                                &(gpu_launch){.module = m,
-                                              .kernel = m->kernels,
-                                              .params = params,
-                                              .grid = {s->blocks, 1, 1},
-                                              .block = {s->threads, 1, 1},
-                                              .resident = s->resident},
-                                &fault);
-  cr_assert(run, "%s", fault.message);
-  gpu_state state = gpu_run_step(run, 1000000);
-  cr_assert_eq(state, GPU_DONE, "state %d: %s", state, gpu_run_fault(run)->message);
-  gpu_run_destroy(run);
-  uint64_t races = gpu_world_races(w);
-  gpu_world_destroy(w);
-  return races;
+  const uint64_t params[3] = {(uint64_t)(uintptr_t)mem->data, (uint64_t)(uintptr_t)mem->flag,
+                              (uint64_t)(uintptr_t)mem->result};
+  const gpu_options options = {
+      .model = s->model, .seed = s->seed, .allowed = inside, .context = mem};
+  const gpu_launch launch = {.module = m,
+                             .kernel = m->kernels,
+                             .params = params,
+                             .grid = {s->blocks, 1, 1},
+                             .block = {s->threads, 1, 1},
+                             .resident = s->resident};
+  return must_end(&options, &launch, NULL);
 }
 
 /* Message passing from block 0 to block 1 through a flag. */
@@ -201,13 +190,12 @@ Test(ptx_memory, a_race_is_named) {
   ptx_module *m = build("\n\nst.global.u32 [%d1], %r4;\n", false);
   gpu_world *w = gpu_world_create(&(gpu_options){.model = GPU_RACES, .seed = 1});
   memory mem = {0};
-  gpu_fault fault;
   uint64_t params[3] = {(uint64_t)(uintptr_t)mem.data};
   gpu_launch launch = {
       .module = m, .kernel = m->kernels, .params = params, .grid = {1, 1, 1}, .block = {1, 1, 1}};
-  gpu_run *first = gpu_run_create(w, &launch, &fault);
+  gpu_run *first = must_start(w, &launch);
   launch.device = 1;
-  gpu_run *second = gpu_run_create(w, &launch, &fault);
+  gpu_run *second = must_start(w, &launch);
   cr_assert_eq(gpu_run_step(first, 1000), GPU_DONE);
   cr_assert_eq(gpu_run_step(second, 1000), GPU_DONE);
   const gpu_race *race = gpu_world_race(w, 0);
@@ -222,10 +210,55 @@ Test(ptx_memory, a_race_is_named) {
   gpu_run_destroy(first);
   gpu_run_destroy(second);
   cr_expect_eq(gpu_world_races(w), 1);
-  gpu_run *third = gpu_run_create(w, &launch, &fault); /* comes after the others */
+  gpu_run *third = must_start(w, &launch); /* comes after the others */
   gpu_run_step(third, 1000);
   gpu_run_destroy(third);
   cr_expect_eq(gpu_world_races(w), 1);
+  gpu_world_destroy(w);
+  ptx_free(m);
+}
+
+Test(ptx_memory, races_of_other_kernels_are_others) {
+  /* On the same line. */
+  ptx_module *m = must_parse(
+      ".version 7.0\n"
+      ".entry a(.param .u64 x) { .reg .b64 %d; ld.param.u64 %d, [x]; st.global.u32 [%d], 1; } "
+      ".entry b(.param .u64 x) { .reg .b64 %d; ld.param.u64 %d, [x]; st.global.u32 [%d], 1; }",
+      false);
+  gpu_world *w = gpu_world_create(&(gpu_options){.model = GPU_RACES, .seed = 1});
+  uint32_t data;
+  uint64_t param = (uint64_t)(uintptr_t)&data;
+  gpu_launch launch = {.module = m, .params = &param, .grid = {1, 1, 1}, .block = {1, 1, 1}};
+  gpu_run *runs[4];
+  for (int i = 0; i < 4; i++) { /* a, b, a, b */
+    launch.kernel = &m->kernels[i % 2];
+    runs[i] = must_start(w, &launch);
+  }
+  for (int i = 0; i < 4; i++) /* each writes after the one before */
+    cr_assert_eq(gpu_run_step(runs[i], 1000), GPU_DONE);
+  cr_expect_eq(gpu_world_races(w), 3);
+  cr_assert_eq(gpu_world_races_told(w), 2);
+  cr_expect_str_eq(gpu_world_race(w, 0)->later.kernel, "b");
+  cr_expect_str_eq(gpu_world_race(w, 1)->later.kernel, "a");
+  cr_expect_null(gpu_world_race(w, 2));
+  for (int i = 0; i < 4; i++)
+    gpu_run_destroy(runs[i]);
+  gpu_world_destroy(w);
+  ptx_free(m);
+}
+
+Test(ptx_memory, too_many_threads_for_the_race_detector) {
+  ptx_module *m = build("", false);
+  gpu_world *w = gpu_world_create(&(gpu_options){.model = GPU_RACES});
+  const uint64_t params[3] = {0};
+  const gpu_launch launch = {.module = m,
+                             .kernel = m->kernels,
+                             .params = params,
+                             .grid = {(1 << 14) + 1, 1, 1},
+                             .block = {1024, 1, 1}};
+  gpu_fault fault;
+  cr_expect_null(gpu_run_create(w, &launch, &fault));
+  cr_expect(strstr(fault.message, "at most 16777216"), "%s", fault.message);
   gpu_world_destroy(w);
   ptx_free(m);
 }
@@ -234,19 +267,16 @@ Test(ptx_memory, a_race_is_named) {
 static gpu_fault fault_of(const char *body, uint32_t threads) {
   ptx_module *m = build(body, false);
   memory mem = {0};
-  gpu_fault fault;
   gpu_world *w = gpu_world_create(&(gpu_options){.allowed = inside, .context = &mem});
-  uint64_t params[3] = {(uint64_t)(uintptr_t)mem.data, 0, (uint64_t)(uintptr_t)mem.result};
-  gpu_run *run = gpu_run_create(w,
-                                &(gpu_launch){.module = m,
-                                              .kernel = m->kernels,
-                                              .params = params,
-                                              .grid = {1, 1, 1},
-                                              .block = {threads, 1, 1}},
-                                &fault);
-  cr_assert(run);
+  const uint64_t params[3] = {(uint64_t)(uintptr_t)mem.data, 0, (uint64_t)(uintptr_t)mem.result};
+  const gpu_launch launch = {.module = m,
+                             .kernel = m->kernels,
+                             .params = params,
+                             .grid = {1, 1, 1},
+                             .block = {threads, 1, 1}};
+  gpu_run *run = must_start(w, &launch);
   cr_assert_eq(gpu_run_step(run, 100000), GPU_FAULTED);
-  fault = *gpu_run_fault(run);
+  gpu_fault fault = *gpu_run_fault(run);
   gpu_run_destroy(run);
   gpu_world_destroy(w);
   ptx_free(m);
@@ -298,17 +328,15 @@ Test(ptx_memory, resident_blocks) {
   ptx_module *m = build(body, false);
   for (int resident = 0; resident < 3; resident++) {
     memory mem = {0};
-    gpu_fault fault;
     gpu_world *w = gpu_world_create(&(gpu_options){.seed = 3});
-    uint64_t params[3] = {0, (uint64_t)(uintptr_t)mem.flag, 0};
-    gpu_run *run = gpu_run_create(w,
-                                  &(gpu_launch){.module = m,
-                                                .kernel = m->kernels,
-                                                .params = params,
-                                                .grid = {2, 1, 1},
-                                                .block = {64, 1, 1},
-                                                .resident = resident},
-                                  &fault);
+    const uint64_t params[3] = {0, (uint64_t)(uintptr_t)mem.flag, 0};
+    const gpu_launch launch = {.module = m,
+                               .kernel = m->kernels,
+                               .params = params,
+                               .grid = {2, 1, 1},
+                               .block = {64, 1, 1},
+                               .resident = resident};
+    gpu_run *run = must_start(w, &launch);
     cr_expect_eq(gpu_run_step(run, 100000), resident == 1 ? GPU_RUNNING : GPU_DONE);
     mem.flag[0] = 1; /* the host can end the wait as well */
     cr_expect_eq(gpu_run_step(run, 100000), GPU_DONE);

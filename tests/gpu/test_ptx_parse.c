@@ -1,6 +1,6 @@
 /* test_ptx_parse.c: the PTX parser: what it understands, what it refuses, and that no text crashes
  * it. */
-#include "tests/gpu/device/ptx.h"
+#include "tests/gpu/support_ptx.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -33,16 +33,10 @@ static const char whole[] =
     "\t.pragma \"nounroll\";\n\tbar.sync \t0;\n\tfence.acq_rel.sys;\n"
     "L2:\n\tmov.b32 {_, %rs2}, %r3;\n\tret;\n\n}\n";
 
-/* The first kernel of a text that must be right; NULL otherwise. */
-static ptx_module *parse(const char *text, bool split) {
-  ptx_error error;
-  ptx_module *m = ptx_parse(text, strlen(text), split, &error);
-  cr_assert(m, "line %d: %s", error.line, error.message);
-  return m;
-}
+TestSuite(ptx_parse, .timeout = 60);
 
 Test(ptx_parse, module) {
-  ptx_module *m = parse(whole, false);
+  ptx_module *m = must_parse(whole, false);
   const ptx_kernel *k = ptx_find(m, "k");
   cr_assert(k);
   cr_assert_null(ptx_find(m, "other"));
@@ -60,7 +54,7 @@ Test(ptx_parse, module) {
 }
 
 Test(ptx_parse, instructions) {
-  ptx_module *m = parse(whole, false);
+  ptx_module *m = must_parse(whole, false);
   const ptx_kernel *k = &m->kernels[0];
   cr_assert_eq(k->ncode, 18); /* with the ret behind the end */
   cr_assert_eq(k->code[2].op, OP_LD);
@@ -85,10 +79,11 @@ Test(ptx_parse, instructions) {
 }
 
 Test(ptx_parse, splits_wide_accesses) {
-  ptx_module *m = parse(HEADER ".entry k() { .reg .b32 %r<4>; .reg .b64 %a<2>; "
-                               "bra L; ld.global.v4.u32 {%r0, %r1, %r2, %r3}, [%a0+16]; "
-                               "ld.v2.u64 {%a0, %a1}, [%a0]; L: st.v2.u32 [%a0], {%r0, %r1}; }",
-                        true);
+  ptx_module *m =
+      must_parse(HEADER ".entry k() { .reg .b32 %r<4>; .reg .b64 %a<2>; "
+                        "bra L; ld.global.v4.u32 {%r0, %r1, %r2, %r3}, [%a0+16]; "
+                        "ld.v2.u64 {%a0, %a1}, [%a0]; L: st.v2.u32 [%a0], {%r0, %r1}; }",
+                 true);
   const ptx_kernel *k = &m->kernels[0];
   cr_assert_eq(k->ncode, 7);
   cr_assert_eq(k->code[0].target, 5);
@@ -146,6 +141,25 @@ static const refusal refusals[] = {
     {BODY("lop3.b32 %r1, %r1, %r2, %r3, %r1;"), 8, "lop3"},
     {BODY("shfl.sync.b32 %r1, %r1, 1, 31, -1;"), 8, "shfl"},
     {BODY("call f;"), 8, "unknown opcode call"},
+    {BODY("mov.b64 {%r1,%r2}, %clock64;"), 8, "one register"},
+    {BODY("rem.f32 %r1, %r2, %r3;"), 8, "no form"},
+    {BODY("and.f32 %r1, %r2, %r3;"), 8, "no form"},
+    {BODY("sad.f64 %rd1, %rd2, %rd3, %rd1;"), 8, "no form"},
+    {BODY("lop3.f32 %r1, %r1, %r2, %r3, 5;"), 8, "no form"},
+    {BODY("cvta.to.global.f64 %rd1, %rd2;"), 8, "no form"},
+    {BODY("fma.rn.s32 %r1, %r1, %r2, %r3;"), 8, "no form"},
+    {BODY("sqrt.rn.u32 %r1, %r2;"), 8, "no form"},
+    {BODY("copysign.b32 %r1, %r2, %r3;"), 8, "no form"},
+    {BODY("add.pred %r1, %r2, %r3;"), 8, "no form"},
+    {BODY("selp.pred %r1, %r2, %r3, %r0;"), 8, "no form"},
+    {BODY("setp.lt.f16x2 %r1, %r2, %r3;"), 8, "no form"},
+    {BODY("cvt.rn.f16x2.f32 %r1, %r2;"), 8, "no form"},
+    {BODY("slct.u32.f64 %r1, %r2, %r3, %rd1;"), 8, "no form"},
+    {BODY("atom.global.or.f32 %r1, [%rd1], %r2;"), 8, "no form"},
+    {BODY("red.global.inc.u64 [%rd1], %rd2;"), 8, "no form"},
+    {BODY("add.sat.u32 %r1, %r2, %r3;"), 8, ".sat"},
+    {BODY("sub.sat.s64 %rd1, %rd2, %rd3;"), 8, ".sat"},
+    {BODY("mad.hi.sat.s32 %r1, %r1, %r2, %r3;"), 8, ".sat"},
 };
 
 Test(ptx_parse, refuses_with_line_and_reason) {

@@ -2,12 +2,14 @@
  *
  * Threads take turns, so that it is known which access comes first; but the turns themselves order
  * nothing. A thread that releases is ordered before those that acquire in a later turn. */
-#include "tests/gpu/device/gpu_run.h"
+#include "tests/gpu/support_ptx.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
 
 enum { SEEDS = 8, STEPS = 48, NOBODY = -1 };
+
+TestSuite(ptx_races, .timeout = 60);
 
 /* What a thread does in its turn. The thread is that with the number of the turn. */
 typedef struct {
@@ -19,7 +21,6 @@ typedef struct {
 static ptx_module *build(const step *steps, int n) {
   static char text[STEPS * 600];
   size_t used = 0, room = sizeof text;
-  ptx_error error;
   used += (size_t)snprintf(
       text + used, room - used,
       ".version 7.0\n.target sm_70\n.address_size 64\n"
@@ -41,9 +42,7 @@ static ptx_module *build(const step *steps, int n) {
         steps[i].releases ? "release" : "relaxed", i + 1);
   used += (size_t)snprintf(text + used, room - used, "ret;\n}\n");
   cr_assert(used < room);
-  ptx_module *m = ptx_parse(text, used, false, &error);
-  cr_assert(m, "line %d: %s\n%s", error.line, error.message, text);
-  return m;
+  return must_parse(text, false);
 }
 
 /* Runs a kernel once. Returns which thread's access the first race is with, or NOBODY. */
@@ -52,23 +51,16 @@ static int run_once(const ptx_module *m, int n, uint32_t a_block, uint64_t seed)
   uint64_t params[3];
   for (int i = 0; i < 3; i++)
     params[i] = (uint64_t)(uintptr_t)(memory + 16 * i);
-  gpu_fault fault;
-  gpu_world *w = gpu_world_create(&(gpu_options){.model = GPU_RACES, .seed = seed});
-  gpu_launch launch = {.module = m,
-                       .kernel = m->kernels,
-                       .params = params,
-                       .grid = {((uint32_t)n + a_block - 1) / a_block, 1, 1},
-                       .block = {a_block, 1, 1}};
-  gpu_run *run = gpu_run_create(w, &launch, &fault);
-  cr_assert(run, "%s", fault.message);
-  gpu_state state = gpu_run_step(run, 10000000);
-  cr_assert_eq(state, GPU_DONE, "state %d: %s", state, gpu_run_fault(run)->message);
+  const gpu_options options = {.model = GPU_RACES, .seed = seed};
+  const gpu_launch launch = {.module = m,
+                             .kernel = m->kernels,
+                             .params = params,
+                             .grid = {((uint32_t)n + a_block - 1) / a_block, 1, 1},
+                             .block = {a_block, 1, 1}};
+  gpu_race race;
+  uint64_t races = must_end(&options, &launch, &race);
   cr_assert_eq(memory[16], (uint32_t)n);
-  const gpu_race *race = gpu_world_race(w, 0);
-  int with = race ? (int)(race->earlier.block * a_block + race->earlier.thread) : NOBODY;
-  gpu_run_destroy(run);
-  gpu_world_destroy(w);
-  return with;
+  return races ? (int)(race.earlier.block * a_block + race.earlier.thread) : NOBODY;
 }
 
 /* Expects that in each run the first race is with the access of a thread, or that there is none.
@@ -266,15 +258,12 @@ static uint64_t on_devices(const char *body, const char *plan) {
   char text[600];
   uint32_t data = 0;
   uint64_t param = (uint64_t)(uintptr_t)&data;
-  ptx_error error;
-  gpu_fault fault;
-  int length = snprintf(text, sizeof text,
-                        ".version 7.0\n.target sm_70\n.address_size 64\n"
-                        ".visible .entry k(.param .u64 data)\n{\n.reg .b64 %%d<9>;\n"
-                        "ld.param.u64 %%d1, [data];\n%s;\nret;\n}\n",
-                        body);
-  ptx_module *m = ptx_parse(text, (size_t)length, false, &error);
-  cr_assert(m, "line %d: %s", error.line, error.message);
+  snprintf(text, sizeof text,
+           ".version 7.0\n.target sm_70\n.address_size 64\n"
+           ".visible .entry k(.param .u64 data)\n{\n.reg .b64 %%d<9>;\n"
+           "ld.param.u64 %%d1, [data];\n%s;\nret;\n}\n",
+           body);
+  ptx_module *m = must_parse(text, false);
   gpu_world *w = gpu_world_create(&(gpu_options){.model = GPU_RACES, .seed = 1});
   gpu_launch launch = {
       .module = m, .kernel = m->kernels, .params = &param, .grid = {2, 1, 1}, .block = {3, 1, 1}};
@@ -283,8 +272,7 @@ static uint64_t on_devices(const char *body, const char *plan) {
   for (; *plan; plan++) {
     if (*plan <= '9') {
       launch.device = *plan - '0';
-      runs[n++] = gpu_run_create(w, &launch, &fault);
-      cr_assert(runs[n - 1], "%s", fault.message);
+      runs[n++] = must_start(w, &launch);
     } else if (*plan >= 'a') {
       cr_assert_eq(gpu_run_step(runs[*plan - 'a'], 10000), GPU_DONE);
     } else {

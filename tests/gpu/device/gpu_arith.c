@@ -97,7 +97,7 @@ static bool fast(const ptx_instr *in, uint64_t *d, const uint64_t *a, const uint
   case OP_CVT:
     return fast_convert(in, d, a);
   case OP_SELP:
-    EACH((c[l] & 1) != in->negate_src ? a[l] : b[l]);
+    EACH(ptxv_third(in, c[l]) ? a[l] : b[l]);
     return true;
   default:
     break;
@@ -151,12 +151,8 @@ void gpu_arithmetic(gpu_warp *w, const ptx_instr *in, uint32_t mask) {
       int l = __builtin_ctz(rest);
       const uint64_t values[4] = {x[0][l], x[1][l], x[2][l], 0};
       result[l] = ptx_compute(in, values);
-      bool third = (x[2][l] & 1) != in->negate_src;
       bool opposite = !ptxv_compare(in, in->type, values[0], values[1]);
-      other[l] = in->sub2 == PTX_AND   ? opposite && third
-                 : in->sub2 == PTX_OR  ? opposite || third
-                 : in->sub2 == PTX_XOR ? opposite != third
-                                       : opposite;
+      other[l] = ptxv_combine(in, opposite, values[2]);
     }
     uint64_t *q = gpu_values(w, in->dst[1]);
     for (uint32_t rest = mask; rest; rest &= rest - 1) {

@@ -32,7 +32,7 @@ void gpu_world_destroy(gpu_world *world) {
 }
 
 /* Whether a launch's sizes are possible; otherwise says why not. */
-static bool check_launch(const gpu_launch *launch, gpu_fault *fault) {
+static bool check_launch(const gpu_world *world, const gpu_launch *launch, gpu_fault *fault) {
   uint64_t threads = 1, blocks = 1;
   const ptx_kernel *k = launch->kernel;
   for (int i = 0; i < 3; i++) {
@@ -49,15 +49,13 @@ static bool check_launch(const gpu_launch *launch, gpu_fault *fault) {
              launch->dynamic_bytes);
     return false;
   }
+  if (world->races && threads * blocks > RACE_THREADS) {
+    snprintf(fault->message, sizeof fault->message,
+             "kernel %.60s has %llu threads; the race detector watches at most %d", k->name,
+             (unsigned long long)(threads * blocks), RACE_THREADS);
+    return false;
+  }
   return true;
-}
-
-/* Spreads a seed over all bits; never 0. */
-static uint64_t mix(uint64_t x) {
-  x += 0x9e3779b97f4a7c15ull;
-  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
-  x = (x ^ x >> 27) * 0x94d049bb133111ebull;
-  return (x ^ x >> 31) | 1;
 }
 
 /* Makes the run's first blocks resident. */
@@ -73,7 +71,7 @@ static bool fill(gpu_run *run) {
 
 gpu_run *gpu_run_create(gpu_world *world, const gpu_launch *launch, gpu_fault *fault) {
   *fault = (gpu_fault){0};
-  if (!check_launch(launch, fault))
+  if (!check_launch(world, launch, fault))
     return NULL;
   gpu_run *run = calloc(1, sizeof *run);
   if (!run) {
@@ -86,12 +84,14 @@ gpu_run *gpu_run_create(gpu_world *world, const gpu_launch *launch, gpu_fault *f
   run->resident = launch->resident > 0 && (uint32_t)launch->resident < run->nblocks
                       ? launch->resident
                       : (int)run->nblocks;
-  run->random = mix(world->options.seed ^ mix(world->runs++));
+  run->random.state = world->options.seed ^ colli_prng_next(&world->seeds);
   world->active++;
   run->params = calloc(1, launch->kernel->param_bytes + 1);
   if (run->params && launch->kernel->param_bytes)
     memcpy(run->params, launch->params, launch->kernel->param_bytes);
-  if (!run->params || (world->races && !race_run_start(run)) || !fill(run)) {
+  if (world->races)
+    race_run_start(run);
+  if (!run->params || !fill(run)) {
     snprintf(fault->message, sizeof fault->message, "out of memory");
     gpu_run_destroy(run);
     return NULL;
@@ -173,7 +173,6 @@ gpu_block *gpu_block_create(gpu_run *run, uint32_t index) {
   b->serial = ++run->world->blocks;
   b->threads = b->live = (int)(launch->block[0] * launch->block[1] * launch->block[2]);
   b->nwarps = (b->threads + PTX_LANES - 1) / PTX_LANES;
-  b->slot = (int)index * b->threads;
   size_t shared = ((size_t)k->shared_bytes + 15) / 16 * 16 + launch->dynamic_bytes + 16;
   b->warps = calloc((size_t)b->nwarps, sizeof *b->warps);
   b->barrier = calloc((size_t)b->threads, 1);

@@ -3,6 +3,7 @@
 #define TESTS_GPU_INNER_H
 
 #include "gpu_run.h"
+#include "libcoll/base/prng.h"
 
 typedef struct gpu_block gpu_block;
 typedef struct weak_block weak_block;
@@ -11,7 +12,7 @@ typedef struct race_world race_world;
 typedef struct race_range race_range;
 
 enum { LANE_RUNS, LANE_WAITS, LANE_DONE };
-enum { GPU_BARRIERS = 16, GPU_RACES_KEPT = 16 };
+enum { GPU_BARRIERS = 16, GPU_RACES_KEPT = 16, RACE_THREADS = 1 << 24 };
 
 /* 32 threads, each with its own program counter. */
 typedef struct {
@@ -34,14 +35,14 @@ struct gpu_block {
   uint8_t *barrier;                                  /* of each thread that waits */
   uint8_t *shared, *local;
   weak_block *weak;
-  int slot; /* of thread 0 in the race detector */
   uint64_t serial;
 };
 
 struct gpu_world {
   gpu_options options;
-  uint64_t runs, blocks; /* created so far */
-  int active;            /* runs */
+  colli_prng seeds; /* of runs */
+  uint64_t blocks;  /* created so far */
+  int active;       /* runs */
   weak_world *weak;
   race_world *races;
 };
@@ -53,20 +54,19 @@ struct gpu_run {
   gpu_block **blocks; /* resident ones; NULL: none */
   int resident;
   uint32_t nblocks, next, ended;
-  int draining; /* blocks whose threads have ended */
-  uint64_t random, instructions;
+  int draining;      /* blocks whose threads have ended */
+  colli_prng random; /* depends on the seed alone */
+  uint64_t instructions;
   gpu_fault fault;
   race_range *range;
 };
 
-/* The next number of a sequence that depends on the seed alone. */
-static inline uint64_t gpu_random(uint64_t *state) {
-  uint64_t x = *state;
-  x ^= x << 13;
-  x ^= x >> 7;
-  x ^= x << 17;
-  *state = x;
-  return x * 0x2545f4914f6cdd1dull >> 16;
+/* Whether an order includes acquire, or release. */
+static inline bool gpu_acquires(ptx_order order) {
+  return order == PTX_ACQUIRE || order == PTX_ACQ_REL || order == PTX_SC;
+}
+static inline bool gpu_releases(ptx_order order) {
+  return order == PTX_RELEASE || order == PTX_ACQ_REL || order == PTX_SC;
 }
 
 /* The values of an operand in all lanes. */
@@ -134,8 +134,8 @@ void weak_tick(gpu_block *b);
 race_world *race_world_create(void);
 void race_world_free(race_world *r);
 
-/* Gives threads of a new run their clocks; false if memory is short. */
-bool race_run_start(gpu_run *run);
+/* Gives threads of a new run their clocks. There are at most RACE_THREADS. */
+void race_run_start(gpu_run *run);
 
 /* The run ended: what follows is ordered after it. */
 void race_run_end(gpu_run *run);

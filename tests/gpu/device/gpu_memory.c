@@ -131,14 +131,6 @@ static void strong_write(uint8_t *at, const uint8_t *data, size_t bytes) {
   }
 }
 
-/* Whether an order includes acquire, or release. */
-static bool acquires(ptx_order order) {
-  return order == PTX_ACQUIRE || order == PTX_ACQ_REL || order == PTX_SC;
-}
-static bool releases(ptx_order order) {
-  return order == PTX_RELEASE || order == PTX_ACQ_REL || order == PTX_SC;
-}
-
 /* Whether a lane's access concerns other threads. */
 static bool visible(ptx_space space) {
   return space == PTX_GLOBAL || space == PTX_SHARED;
@@ -151,26 +143,23 @@ static void weak_strong(gpu_warp *w, int lane, const ptx_instr *in, const access
   int thread = w->first + lane;
   uint8_t before[16];
   bool near = in->scope == PTX_CTA || to->space == PTX_SHARED;
-  if (in->op == OP_ST && releases(in->order))
+  if (in->op == OP_ST && gpu_releases(in->order))
     weak_release(b, thread, in->scope);
+  weak_settle(b, thread, to->at, n);
   if (in->op == OP_LD && near) {
-    weak_settle(b, thread, to->at, n);
     weak_load_cta(b, to->at, data, n);
   } else if (in->op == OP_LD) {
-    weak_settle(b, thread, to->at, n);
     strong_read(to->at, data, n);
     weak_accessed(b, to->at, data, n);
   } else if (near && to->space == PTX_GLOBAL) {
-    weak_settle(b, thread, to->at, n);
     weak_store_cta(b, to->at, data, n);
   } else {
-    weak_settle(b, thread, to->at, n);
     memcpy(before, to->at, n);
     strong_write(to->at, data, n);
     if (to->space == PTX_GLOBAL)
       weak_accessed(b, to->at, before, n);
   }
-  if (in->op == OP_LD && acquires(in->order))
+  if (in->op == OP_LD && gpu_acquires(in->order))
     weak_acquire(b, in->scope);
 }
 
@@ -295,7 +284,7 @@ static bool atomic_lanes(gpu_warp *w, const ptx_instr *in, uint32_t mask) {
     if (!locate(w, l, in, n, true, false, &to))
       return false;
     bool weak = b->weak && visible(to.space);
-    if (weak && releases(in->order))
+    if (weak && gpu_releases(in->order))
       weak_release(b, thread, in->scope);
     if (weak)
       weak_settle(b, thread, to.at, n);
@@ -307,7 +296,7 @@ static bool atomic_lanes(gpu_warp *w, const ptx_instr *in, uint32_t mask) {
         exchange(in, to.at, n, gpu_values(w, in->src[1])[l], gpu_values(w, in->src[2])[l]);
     if (weak && to.space == PTX_GLOBAL)
       weak_accessed(b, to.at, (const uint8_t *)&old, n);
-    if (weak && acquires(in->order))
+    if (weak && gpu_acquires(in->order))
       weak_acquire(b, in->scope);
     gpu_values(w, in->dst[0])[l] = ptxv_extend(in->type, old);
   }

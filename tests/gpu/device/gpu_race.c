@@ -194,14 +194,12 @@ static race_range *take_range(race_world *r, const race_range *like) {
   return range;
 }
 
-bool race_run_start(gpu_run *run) {
+void race_run_start(gpu_run *run) {
   race_world *r = run->world->races;
   const gpu_launch *launch = &run->launch;
-  uint64_t threads = (uint64_t)launch->block[0] * launch->block[1] * launch->block[2];
-  if (threads * run->nblocks > 1 << 24)
-    return false;
+  int threads = (int)(launch->block[0] * launch->block[1] * launch->block[2]);
   race_range like = {
-      .count = (int)(threads * run->nblocks), .threads = (int)threads, .device = launch->device};
+      .count = threads * (int)run->nblocks, .threads = threads, .device = launch->device};
   snprintf(like.kernel, sizeof like.kernel, "%.63s", launch->kernel->name);
   race_range *range = take_range(r, &like);
   range->used = true;
@@ -214,7 +212,6 @@ bool race_run_start(gpu_run *run) {
     t->seen = share(r->host);
   }
   run->range = range;
-  return true;
 }
 
 void race_run_end(gpu_run *run) {
@@ -246,6 +243,12 @@ void race_run_end(gpu_run *run) {
 
 /* ---- accesses ---- */
 
+/* The slot of a thread of a block. */
+static uint32_t slot_of(const gpu_block *b, int thread) {
+  const race_range *range = b->run->range;
+  return (uint32_t)range->first + b->index * (uint32_t)range->threads + (uint32_t)thread;
+}
+
 /* The range of a slot. */
 static const race_range *range_of(const race_world *r, uint32_t slot) {
   int i = 0;
@@ -273,27 +276,32 @@ typedef struct {
   access_record record;
 } access;
 
+/* Whether two places are the same line of a kernel. */
+static bool same_line(const gpu_place *a, const gpu_place *b) {
+  return a->line == b->line && !strcmp(a->kernel, b->kernel);
+}
+
 /* Notes a race; of those between the same two lines only the first. */
 static void report(race_world *r, const access *now, const access_record *earlier,
                    bool earlier_writes) {
   const race_range *range = range_of(r, earlier->slot);
+  int thread = (int)earlier->slot - range->first;
   r->nraces++;
-  for (int i = 0; i < r->nkept; i++)
-    if (r->kept[i].later.line == now->in->line && r->kept[i].earlier.line == earlier->line)
-      return;
   if (r->nkept == GPU_RACES_KEPT)
     return;
-  gpu_race *race = &r->kept[r->nkept++];
-  int thread = (int)earlier->slot - range->first;
-  *race = (gpu_race){.later = gpu_place_of(now->w, now->lane, now->in, now->write),
-                     .address =
-                         now->address + (uint64_t)__builtin_ctz(now->record.mask & earlier->mask)};
-  race->earlier = (gpu_place){.line = earlier->line,
-                              .device = range->device,
-                              .block = (uint32_t)(thread / range->threads),
-                              .thread = (uint32_t)(thread % range->threads),
-                              .write = earlier_writes};
-  memcpy(race->earlier.kernel, range->kernel, sizeof range->kernel);
+  gpu_race race = {.later = gpu_place_of(now->w, now->lane, now->in, now->write),
+                   .address =
+                       now->address + (uint64_t)__builtin_ctz(now->record.mask & earlier->mask)};
+  race.earlier = (gpu_place){.line = earlier->line,
+                             .device = range->device,
+                             .block = (uint32_t)(thread / range->threads),
+                             .thread = (uint32_t)(thread % range->threads),
+                             .write = earlier_writes};
+  memcpy(race.earlier.kernel, range->kernel, sizeof range->kernel);
+  for (int i = 0; i < r->nkept; i++)
+    if (same_line(&r->kept[i].later, &race.later) && same_line(&r->kept[i].earlier, &race.earlier))
+      return;
+  r->kept[r->nkept++] = race;
 }
 
 /* Whether an earlier access comes before what a thread does now. */
@@ -346,7 +354,7 @@ static void compare(race_world *r, const access *now, access_set *s, bool writes
 void race_access(gpu_warp *w, int lane, const ptx_instr *in, uint64_t key, unsigned n, bool write) {
   race_world *r = w->block->run->world->races;
   access now = {.w = w, .lane = lane, .in = in, .write = write};
-  uint32_t slot = (uint32_t)(w->block->run->range->first + w->block->slot + w->first + lane);
+  uint32_t slot = slot_of(w->block, w->first + lane);
   now.record = (access_record){.slot = slot, .epoch = r->threads[slot].epoch, .line = in->line};
   now.record.scope = in->order == PTX_WEAK ? 0 : in->scope;
   now.record.mask = n < 4 ? (uint8_t)(((1u << n) - 1) << (key & 3)) : 15;
@@ -369,7 +377,7 @@ static void take(race_world *r, uint32_t slot, const ptx_instr *in, const sync_p
   ptx_scope least = distance(r, slot, s->slot);
   if (in->scope < least || s->scope < least)
     return;
-  bool acquires = in->order == PTX_ACQUIRE || in->order == PTX_ACQ_REL || in->order == PTX_SC;
+  bool acquires = gpu_acquires(in->order);
   join(acquires ? &t->seen : &t->pending, s->released);
   if (!acquires && least > t->pending_distance)
     t->pending_distance = (uint8_t)least;
@@ -378,14 +386,14 @@ static void take(race_world *r, uint32_t slot, const ptx_instr *in, const sync_p
 void race_strong(gpu_warp *w, int lane, const ptx_instr *in, uint64_t key, bool reads,
                  bool writes) {
   race_world *r = w->block->run->world->races;
-  uint32_t slot = (uint32_t)(w->block->run->range->first + w->block->slot + w->first + lane);
+  uint32_t slot = slot_of(w->block, w->first + lane);
   thread_clock *t = &r->threads[slot];
   sync_place *s = find_sync(r, key);
   if (reads)
     take(r, slot, in, s);
   if (!writes)
     return;
-  bool releases = in->order == PTX_RELEASE || in->order == PTX_ACQ_REL || in->order == PTX_SC;
+  bool releases = gpu_releases(in->order);
   clock_vector *released = releases ? snapshot(r, slot) : share(t->fenced);
   uint8_t scope = releases || in->scope < t->fence_scope ? in->scope : t->fence_scope;
   if (reads && s->released) { /* an atomic operation continues what others released */
@@ -406,7 +414,7 @@ void race_strong(gpu_warp *w, int lane, const ptx_instr *in, uint64_t key, bool 
 
 void race_fence(gpu_warp *w, int lane, const ptx_instr *in) {
   race_world *r = w->block->run->world->races;
-  uint32_t slot = (uint32_t)(w->block->run->range->first + w->block->slot + w->first + lane);
+  uint32_t slot = slot_of(w->block, w->first + lane);
   thread_clock *t = &r->threads[slot];
   if (t->pending && in->scope >= t->pending_distance) {
     join(&t->seen, t->pending);
@@ -421,7 +429,7 @@ void race_fence(gpu_warp *w, int lane, const ptx_instr *in) {
 
 void race_barrier(gpu_block *b, int mark, int first, int count) {
   race_world *r = b->run->world->races;
-  int slot = b->run->range->first + b->slot;
+  int slot = (int)slot_of(b, 0);
   clock_vector *met = copy_clock(NULL, slot + b->threads);
   const clock_vector *latest = NULL;
   for (int i = first; i < first + count; i++) {
@@ -451,9 +459,12 @@ uint64_t gpu_world_races(const gpu_world *world) {
   return world->races ? world->races->nraces : 0;
 }
 
+int gpu_world_races_told(const gpu_world *world) {
+  return world->races ? world->races->nkept : 0;
+}
+
 const gpu_race *gpu_world_race(const gpu_world *world, int index) {
-  return world->races && index >= 0 && index < world->races->nkept ? &world->races->kept[index]
-                                                                   : NULL;
+  return index >= 0 && index < gpu_world_races_told(world) ? &world->races->kept[index] : NULL;
 }
 
 void gpu_race_text(const gpu_race *race, char *text, size_t bytes) {

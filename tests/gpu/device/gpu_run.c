@@ -24,7 +24,6 @@ void gpu_stop(gpu_warp *w, int lane, const ptx_instr *in, gpu_fault_kind kind, u
     return;
   f->kind = kind;
   f->place = gpu_place_of(w, lane, in, in->op != OP_LD);
-  f->address = address;
   snprintf(f->message, sizeof f->message, "%s %#llx in kernel %s, line %d, block %u, thread %u",
            what[kind], (unsigned long long)address, f->place.kernel, in->line, f->place.block,
            f->place.thread);
@@ -105,8 +104,8 @@ static uint32_t choose_lanes(gpu_warp *w, int *pc) {
     if (w->pc[l] < least)
       least = w->pc[l];
   }
-  if (!w->converged && gpu_random(&w->block->run->random) % 4 == 0) {
-    int skip = (int)(gpu_random(&w->block->run->random) % (uint64_t)running);
+  if (!w->converged && colli_prng_next(&w->block->run->random) % 4 == 0) {
+    int skip = (int)(colli_prng_next(&w->block->run->random) % (uint64_t)running);
     for (int l = 0; l < w->lanes; l++)
       if (w->state[l] == LANE_RUNS && !skip--)
         least = w->pc[l];
@@ -295,7 +294,7 @@ static uint64_t run_warp(gpu_warp *w, uint64_t budget) {
     } else if ((mask || in->op == OP_BRA) && !other(w, in, group, mask, &pc)) {
       break;
     }
-    if (in->order != PTX_WEAK && !plain && gpu_random(&w->block->run->random) % 2)
+    if (in->order != PTX_WEAK && !plain && colli_prng_next(&w->block->run->random) % 2)
       budget = used; /* others go on when it matters most */
     if (used == budget)
       set_pc(w, group, pc);
@@ -316,12 +315,12 @@ static bool refill(gpu_run *run, int place) {
 
 /* A warp that can run, by chance; NULL if all wait. */
 static gpu_warp *choose_warp(gpu_run *run) {
-  int first = (int)(gpu_random(&run->random) % (uint64_t)run->resident);
+  int first = (int)(colli_prng_next(&run->random) % (uint64_t)run->resident);
   for (int i = 0; i < run->resident; i++) {
     gpu_block *b = run->blocks[(first + i) % run->resident];
     if (!b)
       continue;
-    int start = (int)(gpu_random(&run->random) % (uint64_t)b->nwarps);
+    int start = (int)(colli_prng_next(&run->random) % (uint64_t)b->nwarps);
     for (int j = 0; j < b->nwarps; j++) {
       gpu_warp *w = &b->warps[(start + j) % b->nwarps];
       if (w->waiting + w->done < w->lanes)
@@ -372,7 +371,7 @@ gpu_state gpu_run_step(gpu_run *run, uint64_t most) {
     gpu_warp *w = choose_warp(run);
     uint64_t budget = 512;
     if (run->world->options.model != GPU_PLAIN)
-      budget = 1 + gpu_random(&run->random) % 64;
+      budget = 1 + colli_prng_next(&run->random) % 64;
     if (w && w->block->weak)
       weak_tick(w->block);
     if (w) {

@@ -46,7 +46,6 @@ typedef enum {
 typedef struct {
   gpu_fault_kind kind;
   gpu_place place;
-  uint64_t address;
   char message[200];
 } gpu_fault;
 
@@ -74,10 +73,14 @@ gpu_world *gpu_world_create(const gpu_options *options);
 /* Frees a world whose runs are destroyed. */
 void gpu_world_destroy(gpu_world *world);
 
-/* Number of races found so far. The first 16 can be asked for. */
+/* Number of races found so far. Two lines that race often count as often. */
 uint64_t gpu_world_races(const gpu_world *world);
 
-/* One of the first races. */
+/* Number of races that gpu_world_race() tells: for each two lines the first one, and at most 16. It
+ * only grows. */
+int gpu_world_races_told(const gpu_world *world);
+
+/* A race by its index, which is below gpu_world_races_told(); NULL otherwise. */
 const gpu_race *gpu_world_race(const gpu_world *world, int index);
 
 /* Writes a race as a sentence. */

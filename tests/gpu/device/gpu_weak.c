@@ -17,7 +17,6 @@ enum { OWN = 8, OUT = 128, LINES = 64, LINE = 32, HISTORY = 512 };
 /* A store that is under way, or one that took effect, with what was there before. */
 typedef struct {
   uint8_t *at;
-  uint64_t time;
   uint8_t n;
   bool shared;
   uint8_t data[16];
@@ -103,7 +102,7 @@ void weak_accessed(gpu_block *b, uint8_t *at, const uint8_t *before, unsigned n)
   weak_world *ww = b->run->world->weak;
   if (memcmp(at, before, n)) {
     store *h = &ww->history[++ww->time % HISTORY];
-    *h = (store){.at = at, .time = ww->time, .n = (uint8_t)n};
+    *h = (store){.at = at, .n = (uint8_t)n};
     memcpy(h->data, before, n);
   }
   set_line(b, at, at, n);
@@ -121,6 +120,13 @@ static void send_out(gpu_block *b, int i) {
   weak_accessed(b, s.at, before, s.n);
 }
 
+/* Adds to the block's stores. One of them moves on if there is no room. */
+static void add_out(gpu_block *b, const store *s) {
+  if (b->weak->nout == OUT)
+    send_out(b, (int)(colli_prng_next(&b->run->random) % OUT));
+  b->weak->out[b->weak->nout++] = *s;
+}
+
 /* One of a thread's stores becomes visible to the block. */
 static void send_own(gpu_block *b, int thread, int i) {
   weak_block *wb = b->weak;
@@ -132,16 +138,14 @@ static void send_own(gpu_block *b, int thread, int i) {
     memcpy(s.at, s.data, s.n);
     return;
   }
-  if (wb->nout == OUT)
-    send_out(b, (int)(gpu_random(&b->run->random) % OUT));
-  wb->out[wb->nout++] = s;
+  add_out(b, &s);
 }
 
 void weak_store(gpu_block *b, int thread, uint8_t *at, const uint8_t *data, unsigned n,
                 bool shared) {
   weak_block *wb = b->weak;
   if (wb->nown[thread] == OWN)
-    send_own(b, thread, (int)(gpu_random(&b->run->random) % OWN));
+    send_own(b, thread, (int)(colli_prng_next(&b->run->random) % OWN));
   store *s = &wb->own[thread * OWN + wb->nown[thread]++];
   *s = (store){.at = at, .n = (uint8_t)n, .shared = shared};
   memcpy(s->data, data, n);
@@ -160,9 +164,9 @@ static void read_past(gpu_block *b, const uint8_t *at, uint8_t *data, unsigned n
   memcpy(data, at, n);
   uint64_t oldest = ww->time > HISTORY ? ww->time - HISTORY : 0;
   oldest = b->weak->acquired > oldest ? b->weak->acquired : oldest;
-  if (oldest >= ww->time || gpu_random(&b->run->random) % 2)
+  if (oldest >= ww->time || colli_prng_next(&b->run->random) % 2)
     return;
-  uint64_t when = oldest + gpu_random(&b->run->random) % (ww->time - oldest);
+  uint64_t when = oldest + colli_prng_next(&b->run->random) % (ww->time - oldest);
   for (uint64_t t = ww->time; t > when; t--)
     overlay(&ww->history[t % HISTORY], at, data, n);
 }
@@ -210,12 +214,9 @@ void weak_settle(gpu_block *b, int thread, uint8_t *at, unsigned n) {
 }
 
 void weak_store_cta(gpu_block *b, uint8_t *at, const uint8_t *data, unsigned n) {
-  weak_block *wb = b->weak;
-  if (wb->nout == OUT)
-    send_out(b, (int)(gpu_random(&b->run->random) % OUT));
-  store *s = &wb->out[wb->nout++];
-  *s = (store){.at = at, .n = (uint8_t)n};
-  memcpy(s->data, data, n);
+  store s = {.at = at, .n = (uint8_t)n};
+  memcpy(s.data, data, n);
+  add_out(b, &s);
 }
 
 void weak_load_cta(gpu_block *b, uint8_t *at, uint8_t *data, unsigned n) {
@@ -227,9 +228,9 @@ void weak_load_cta(gpu_block *b, uint8_t *at, uint8_t *data, unsigned n) {
 void weak_release(gpu_block *b, int thread, ptx_scope scope) {
   weak_block *wb = b->weak;
   while (wb->nown[thread])
-    send_own(b, thread, (int)(gpu_random(&b->run->random) % wb->nown[thread]));
+    send_own(b, thread, (int)(colli_prng_next(&b->run->random) % wb->nown[thread]));
   while (scope > PTX_CTA && wb->nout)
-    send_out(b, (int)(gpu_random(&b->run->random) % (uint64_t)wb->nout));
+    send_out(b, (int)(colli_prng_next(&b->run->random) % (uint64_t)wb->nout));
 }
 
 void weak_acquire(gpu_block *b, ptx_scope scope) {
@@ -241,17 +242,17 @@ void weak_acquire(gpu_block *b, ptx_scope scope) {
 
 void weak_tick(gpu_block *b) {
   weak_block *wb = b->weak;
-  uint64_t *random = &b->run->random;
-  for (uint64_t i = gpu_random(random) % 8; i; i--) {
-    int thread = (int)(gpu_random(random) % (uint64_t)b->threads);
+  colli_prng *random = &b->run->random;
+  for (uint64_t i = colli_prng_next(random) % 8; i; i--) {
+    int thread = (int)(colli_prng_next(random) % (uint64_t)b->threads);
     if (wb->nown[thread])
-      send_own(b, thread, (int)(gpu_random(random) % wb->nown[thread]));
+      send_own(b, thread, (int)(colli_prng_next(random) % wb->nown[thread]));
   }
-  if (wb->nout && gpu_random(random) % 4 == 0)
-    send_out(b, (int)(gpu_random(random) % (uint64_t)wb->nout));
-  if (gpu_random(random) % 64 == 0) /* a line is replaced */
-    find_line(wb,
-              (uint8_t *)(uintptr_t)((wb->lines[gpu_random(random) % LINES].tag + LINES) * LINE));
+  if (wb->nout && colli_prng_next(random) % 4 == 0)
+    send_out(b, (int)(colli_prng_next(random) % (uint64_t)wb->nout));
+  if (colli_prng_next(random) % 64 == 0) /* a line is replaced */
+    find_line(wb, (uint8_t *)(uintptr_t)((wb->lines[colli_prng_next(random) % LINES].tag + LINES) *
+                                         LINE));
 }
 
 bool weak_idle(const gpu_block *b) {

@@ -197,7 +197,6 @@ enum { PTX_LANES = 32, PTX_NAME = 128, PTX_DYNAMIC = 1 << 18 };
 
 /* A parameter of a kernel. */
 typedef struct {
-  char name[PTX_NAME];
   uint32_t offset, bytes;
 } ptx_param;
 
@@ -216,7 +215,6 @@ typedef struct {
 
 /* A variable of the module in global or constant memory. */
 typedef struct {
-  char name[PTX_NAME];
   uint64_t address;
   uint64_t bytes;
 } ptx_global;

@@ -131,10 +131,10 @@ static uint64_t address(const ptx_instr *in, uint64_t a) {
 
 /* setp with a second predicate; set; selp; slct. */
 static uint64_t choose(const ptx_instr *in, const uint64_t x[4]) {
-  bool third = (x[2] & 1) != in->negate_src, result;
+  bool result;
   switch (in->op) {
   case OP_SELP:
-    return third ? x[0] : x[1];
+    return ptxv_third(in, x[2]) ? x[0] : x[1];
   case OP_SLCT:
     return ptxv_float(in->type2) ? (ptxv_f32(x[2]) >= 0 ? x[0] : x[1])
                                  : ((int32_t)x[2] >= 0 ? x[0] : x[1]);
@@ -144,19 +144,13 @@ static uint64_t choose(const ptx_instr *in, const uint64_t x[4]) {
       return result ? ptxv_from_number(in->type, 1, PTX_RN) : 0;
     return result ? ~0ull : 0;
   default:
-    result = ptxv_compare(in, in->type, x[0], x[1]);
-    return in->sub2 == PTX_AND   ? result && third
-           : in->sub2 == PTX_OR  ? result || third
-           : in->sub2 == PTX_XOR ? result != third
-                                 : result;
+    return ptxv_combine(in, ptxv_compare(in, in->type, x[0], x[1]), x[2]);
   }
 }
 
 /* Operations on integers and bits. */
 static uint64_t compute(const ptx_instr *in, const uint64_t x[4]) {
   switch (in->op) {
-  case OP_MOV:
-    return x[0];
   case OP_CVTA:
     return address(in, x[0]);
   case OP_ADD:

@@ -46,10 +46,7 @@ static uint64_t integer_to_float(const ptx_instr *in, uint64_t x) {
     double number = (double)size;
     return ptxv_from_f16(negative ? -number : number, in->round);
   }
-  int before = fegetround();
-  fesetround(round == PTX_RZ || round == PTX_RM ? FE_DOWNWARD
-             : round == PTX_RP                  ? FE_UPWARD
-                                                : FE_TONEAREST);
+  int before = ptxv_set_rounding(round);
   volatile float single = (float)size;
   volatile double number = (double)size;
   fesetround(before);
@@ -64,7 +61,7 @@ static uint64_t float_to_float(const ptx_instr *in, uint64_t x) {
   if (in->round >= PTX_RNI)
     value = ptxv_integral(value, in->round);
   if (in->sat)
-    value = value > 0 ? (value < 1 ? value : 1) : 0;
+    value = ptxv_saturate(value);
   uint64_t bits = ptxv_from_number(in->type, value, in->round >= PTX_RNI ? PTX_RN : in->round);
   if (in->type == PTX_F32 && in->ftz)
     bits = ptxv_from_f32((float)ptxv_number(PTX_F32, bits, true));

@@ -67,8 +67,7 @@ double ptxv_number(ptx_type type, uint64_t bits, bool ftz) {
   return ftz && fpclassify(value) == FP_SUBNORMAL ? copysign(0, value) : value;
 }
 
-/* Sets the processor's rounding; returns the former one. */
-static int set_rounding(ptx_round round) {
+int ptxv_set_rounding(ptx_round round) {
   int before = fegetround();
   fesetround(round == PTX_RZ   ? FE_TOWARDZERO
              : round == PTX_RM ? FE_DOWNWARD
@@ -82,7 +81,7 @@ uint64_t ptxv_from_number(ptx_type type, double value, ptx_round round) {
     return ptxv_from_f16(value, round);
   if (type == PTX_F64)
     return ptxv_from_f64(value);
-  int before = set_rounding(round);
+  int before = ptxv_set_rounding(round);
   volatile double from = value;
   volatile float rounded = (float)from;
   fesetround(before);
@@ -165,11 +164,6 @@ static double compute_f64(const ptx_instr *in, double a, double b, double c) {
   }
 }
 
-/* Clamps to 0..1; a NaN becomes 0. */
-static double saturate(double value) {
-  return value > 0 ? (value < 1 ? value : 1) : 0;
-}
-
 /* f32, with the processor's rounding set if the instruction asks for it. */
 static uint64_t float_f32(const ptx_instr *in, const uint64_t x[4]) {
   volatile float a = (float)ptxv_number(PTX_F32, x[0], in->ftz);
@@ -177,14 +171,14 @@ static uint64_t float_f32(const ptx_instr *in, const uint64_t x[4]) {
   volatile float c = (float)ptxv_number(PTX_F32, x[2], in->ftz);
   volatile float result;
   if (in->round > PTX_RN) {
-    int before = set_rounding(in->round);
+    int before = ptxv_set_rounding(in->round);
     result = compute_f32(in, a, b, c);
     fesetround(before);
   } else {
     result = compute_f32(in, a, b, c);
   }
   if (in->sat)
-    result = (float)saturate(result);
+    result = (float)ptxv_saturate(result);
   if (isnan(result))
     return 0x7fffffff;
   return ptxv_from_f32((float)ptxv_number(PTX_F32, ptxv_from_f32(result), in->ftz));
@@ -194,19 +188,19 @@ static uint64_t float_f32(const ptx_instr *in, const uint64_t x[4]) {
 static uint64_t float_f64(const ptx_instr *in, const uint64_t x[4]) {
   volatile double a = ptxv_f64(x[0]), b = ptxv_f64(x[1]), c = ptxv_f64(x[2]), result;
   if (in->round > PTX_RN) {
-    int before = set_rounding(in->round);
+    int before = ptxv_set_rounding(in->round);
     result = compute_f64(in, a, b, c);
     fesetround(before);
   } else {
     result = compute_f64(in, a, b, c);
   }
-  return ptxv_from_f64(in->sat ? saturate(result) : result);
+  return ptxv_from_f64(in->sat ? ptxv_saturate(result) : result);
 }
 
 /* f16: exact in double precision, but for a few sums of fma. */
 static uint64_t float_f16(const ptx_instr *in, const uint64_t x[4]) {
   double result = compute_f64(in, ptxv_f16(x[0]), ptxv_f16(x[1]), ptxv_f16(x[2]));
-  return ptxv_from_f16(in->sat ? saturate(result) : result, PTX_RN);
+  return ptxv_from_f16(in->sat ? ptxv_saturate(result) : result, PTX_RN);
 }
 
 /* neg and abs, which change only the sign. */

@@ -1,5 +1,6 @@
 /* ptx_instr.c: reads one PTX instruction: opcode, modifiers, operands. */
 #include "ptx_parser.h"
+#include "ptx_value.h"
 
 #include <string.h>
 
@@ -29,7 +30,7 @@ static bool operands_mov(parser *p, ptx_instr *in) {
       ptxp_is(p, "%clock_hi")) {
     in->op = OP_CLOCK;
     ptxp_next(p);
-    return to == 1;
+    return to == 1 || ptxp_fail(p, "the clock goes to one register");
   }
   int from = vector(p, in->type, in->src, false);
   if (!from)
@@ -171,9 +172,31 @@ static bool operands(parser *p, ptx_instr *in, const opcode *o) {
   }
 }
 
+/* Whether an operation has a form for its types. For others the interpreter would compute something
+ * else. */
+static bool has_form(const ptx_instr *in) {
+  bool floating = ptxv_float(in->type), pairs = in->type == PTX_F16X2 || in->type2 == PTX_F16X2;
+  if (in->type == PTX_PRED && in->op < OP_ALU_END)
+    return in->op == OP_MOV || (in->op >= OP_AND && in->op <= OP_NOT);
+  if (in->op == OP_FMA || (in->op >= OP_SQRT && in->op <= OP_COPYSIGN))
+    return floating;
+  if (in->op == OP_CVTA || in->op == OP_REM || (in->op >= OP_AND && in->op <= OP_SAD) ||
+      in->op == OP_LOP3)
+    return !floating;
+  if (in->op == OP_SETP || in->op == OP_SET || in->op == OP_CVT)
+    return !pairs;
+  if (in->op == OP_SLCT)
+    return in->type2 == PTX_S32 || in->type2 == PTX_F32;
+  if (in->op != OP_ATOM && in->op != OP_RED)
+    return true;
+  if (in->sub == PTX_INC || in->sub == PTX_DEC)
+    return in->type == PTX_U32;
+  return !floating || in->sub == PTX_ADD || in->sub == PTX_CAS || in->sub == PTX_EXCH;
+}
+
 /* Whether the modifiers suit the operation. */
 static bool check(parser *p, ptx_instr *in) {
-  bool floating = in->type >= PTX_F16;
+  bool floating = ptxv_float(in->type);
   if ((in->op == OP_SETP || in->op == OP_SET) && (in->sub < PTX_EQ || in->sub > PTX_NAN))
     return ptxp_fail(p, "a comparison is missing");
   if ((in->op == OP_MUL || in->op == OP_MAD) && !floating && in->sub != PTX_LO &&
@@ -183,10 +206,11 @@ static bool check(parser *p, ptx_instr *in) {
     return ptxp_fail(p, "atomic operations have 16, 32 or 64 bits");
   if (in->op == OP_SHF && in->sub != PTX_LEFT && in->sub != PTX_RIGHT)
     return ptxp_fail(p, ".l or .r is missing");
-  if (in->op < OP_ALU_END && in->op != OP_SETP && in->op != OP_SELP && in->op != OP_MOV &&
-      in->op != OP_XOR && in->op != OP_AND && in->op != OP_OR && in->op != OP_NOT &&
-      in->type == PTX_PRED)
-    return ptxp_fail(p, "the operation has no .pred form");
+  if (!has_form(in))
+    return ptxp_fail(p, "the operation has no form for this type");
+  bool sum = in->op == OP_ADD || in->op == OP_SUB;
+  if (in->sat && !floating && in->op != OP_CVT && !(sum && in->type == PTX_S32))
+    return ptxp_fail(p, "only sums of .s32, conversions and floating-point numbers can have .sat");
   if (in->order > PTX_VOLATILE && in->scope == PTX_SCOPE_NONE)
     in->scope = in->op == OP_FENCE ? PTX_SYS : PTX_GPU;
   if (in->order == PTX_VOLATILE)

@@ -67,11 +67,11 @@ symbol *ptxp_symbol(parser *p, const char *name) {
   return NULL;
 }
 
-bool ptxp_add_symbol(parser *p, const char *name, ptx_space space, uint64_t value) {
+bool ptxp_add_symbol(parser *p, const char *name, uint64_t value) {
   if (!ptxp_grow(p, (void **)&p->symbols, p->nsymbols, sizeof *p->symbols))
     return false;
   symbol *s = &p->symbols[p->nsymbols++];
-  *s = (symbol){.space = space, .value = value};
+  *s = (symbol){.value = value};
   snprintf(s->name, sizeof s->name, "%s", name);
   return true;
 }

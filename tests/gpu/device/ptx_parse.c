@@ -60,9 +60,9 @@ static bool place(parser *p, const declaration *d, ptx_space space, uint64_t *us
     return ptxp_fail(p, "%s: more than %llu bytes in this space", d->name,
                      (unsigned long long)most);
   if (d->open)
-    return ptxp_add_symbol(p, d->name, space, PTX_DYNAMIC);
+    return ptxp_add_symbol(p, d->name, PTX_DYNAMIC);
   *used = at + bytes;
-  return ptxp_add_symbol(p, d->name, space, at);
+  return ptxp_add_symbol(p, d->name, at);
 }
 
 /* Reads { numbers } into a variable. */
@@ -85,7 +85,7 @@ static bool initialize(parser *p, const declaration *d, unsigned char *data) {
 }
 
 /* Makes a variable in global or constant memory. */
-static bool global_variable(parser *p, const declaration *d, ptx_space space) {
+static bool global_variable(parser *p, const declaration *d) {
   ptx_module *m = p->module;
   uint64_t bytes = d->elements * ptx_bytes(d->type);
   if (d->open || bytes > GLOBAL_MAX)
@@ -99,10 +99,9 @@ static bool global_variable(parser *p, const declaration *d, ptx_space space) {
   memset(data, 0, bytes);
   ptx_global *g = &m->globals[m->nglobals++];
   *g = (ptx_global){.address = (uint64_t)(uintptr_t)data, .bytes = bytes};
-  memcpy(g->name, d->name, PTX_NAME);
   if (ptxp_accept(p, "=") && !initialize(p, d, data))
     return false;
-  return ptxp_add_symbol(p, d->name, space, g->address);
+  return ptxp_add_symbol(p, d->name, g->address);
 }
 
 /* Reads a variable whose space is the current word. */
@@ -130,7 +129,7 @@ static bool variable(parser *p) {
     done = place(p, &d, space, &used, LOCAL_MAX);
     p->kernel->local_bytes = (uint32_t)used;
   } else {
-    done = global_variable(p, &d, space);
+    done = global_variable(p, &d);
   }
   return done && ptxp_expect(p, ";");
 }
@@ -150,7 +149,6 @@ static bool parameters(parser *p) {
     if (!ptxp_grow(p, (void **)&k->params, k->nparams, sizeof *k->params))
       return false;
     ptx_param *param = &k->params[k->nparams++];
-    memcpy(param->name, d.name, PTX_NAME);
     param->offset = (uint32_t)p->symbols[p->nsymbols - 1].value;
     param->bytes = (uint32_t)(d.elements * ptx_bytes(d.type));
   } while (ptxp_accept(p, ","));

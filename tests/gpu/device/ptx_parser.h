@@ -22,7 +22,6 @@ typedef struct {
 
 typedef struct {
   char name[PTX_NAME];
-  ptx_space space;
   uint64_t value; /* address, or offset in its space */
 } symbol;
 
@@ -105,7 +104,7 @@ bool ptxp_grow(parser *p, void **array, int count, size_t size);
 symbol *ptxp_symbol(parser *p, const char *name);
 
 /* Adds a symbol. */
-bool ptxp_add_symbol(parser *p, const char *name, ptx_space space, uint64_t value);
+bool ptxp_add_symbol(parser *p, const char *name, uint64_t value);
 
 /* Adds names of registers: one, or `count` numbered ones with `range`. */
 bool ptxp_add_registers(parser *p, const char *name, int count, bool range);

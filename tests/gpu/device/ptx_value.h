@@ -74,6 +74,28 @@ double ptxv_number(ptx_type type, uint64_t bits, bool ftz);
 /* A double as bits of any floating-point type. */
 uint64_t ptxv_from_number(ptx_type type, double value, ptx_round round);
 
+/* Clamps to 0..1; a NaN becomes 0. */
+static inline double ptxv_saturate(double value) {
+  return value > 0 ? (value < 1 ? value : 1) : 0;
+}
+
+/* The third operand of setp and selp. */
+static inline bool ptxv_third(const ptx_instr *in, uint64_t predicate) {
+  return (predicate & 1) != in->negate_src;
+}
+
+/* The result of setp, from that of its comparison and its third operand. */
+static inline bool ptxv_combine(const ptx_instr *in, bool result, uint64_t predicate) {
+  bool third = ptxv_third(in, predicate);
+  return in->sub2 == PTX_AND   ? result && third
+         : in->sub2 == PTX_OR  ? result || third
+         : in->sub2 == PTX_XOR ? result != third
+                               : result;
+}
+
+/* Sets the processor's rounding; returns the former one. */
+int ptxv_set_rounding(ptx_round round);
+
 /* Rounds to an integer in the direction of `round`. */
 double ptxv_integral(double value, ptx_round round);
 
