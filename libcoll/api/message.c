@@ -29,8 +29,12 @@ static inline bool is_plain(const coll_comm *comm) {
   return __builtin_expect(tells == 0 && !comm->exec.observers, 1);
 }
 
-/* Whether `count` elements of a predefined type are an eager message in valid memory. */
+/* Whether `count` elements of a predefined type are an eager message in valid memory of the host.
+ */
 static inline bool is_short(const coll_comm *comm, const void *buf, size_t count, int type) {
+  if (__builtin_expect(comm->gpu != NULL, 0) &&
+      colli_gpu_device_of(comm->gpu, buf) != COLLI_GPU_HOST)
+    return false;
   return (unsigned)type < COLL_TYPE_COUNT && count <= comm->exec.slot_bytes && buf &&
          count * colli_type_sizes[type] <= comm->exec.slot_bytes;
 }

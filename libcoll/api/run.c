@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "libcoll/api/check_finite.h"
+#include "libcoll/api/gpu_call.h"
 #include "libcoll/api/p2p_call.h"
 #include "libcoll/comm/comm.h"
 #include "libcoll/comm/pool.h"
@@ -63,8 +64,8 @@ static coll_status start_collective(coll_comm *comm, const colli_call *call, col
   return COLL_OK;
 }
 
-/* Fills in the request of a checked call and hands it to the executor. */
-static coll_status start_request(coll_comm *comm, const colli_call *call, colli_plan *plan,
+/* Fills in the request of a checked call on host memory, and hands it to the executor. */
+static coll_status start_on_host(coll_comm *comm, const colli_call *call, colli_plan *plan,
                                  coll_request *op) {
   if (call->coll != COLLI_SENDRECV)
     return start_collective(comm, call, plan, 0, op);
@@ -72,6 +73,14 @@ static coll_status start_request(coll_comm *comm, const colli_call *call, colli_
   colli_p2p_prepare(comm, call, op);
   colli_p2p_start(&comm->p2p, colli_p2p_op_of(op));
   return COLL_OK;
+}
+
+/* The same, whatever memory it is on. */
+static inline coll_status start_request(coll_comm *comm, const colli_call *call, colli_plan *plan,
+                                        coll_request *op) {
+  if (__builtin_expect(comm->gpu != NULL, 0) && colli_gpu_touches(comm, call))
+    return colli_gpu_call_start(comm, call, plan, op, start_on_host);
+  return start_on_host(comm, call, plan, op);
 }
 
 /* Out of memory. */
@@ -172,6 +181,8 @@ static inline colli_plan *find_fast_plan(coll_comm *comm, const colli_call *call
   if (!plan || !plan->runs_fastpath)
     return NULL;
   if (comm->memory.first && plan->fastpath->longest > FASTPATH_BYTES)
+    return NULL;
+  if (__builtin_expect(comm->gpu != NULL, 0) && colli_gpu_touches(comm, call))
     return NULL;
   return colli_call_plain(call, plan) ? plan : NULL;
 }

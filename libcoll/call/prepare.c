@@ -133,7 +133,7 @@ static bool stage_input(const colli_calls *calls, const colli_call *call, const 
 void colli_call_finish(const colli_calls *calls, coll_request *op) {
   COLLI_ASSERT_RANK(op->done && op->stage_out != COLLI_STAGE_NONE, calls->exec->rank);
   const char *from = op->out;
-  if (op->stage_out == COLLI_STAGE_OWNER) {
+  if (op->stage_out >= COLLI_STAGE_OWNER) {
     op->conclude(op, true);
   } else if (op->status == COLL_OK && op->stage_count) {
     if (op->stage_out == COLLI_STAGE_NARROW)

@@ -120,6 +120,7 @@ struct coll_comm {
   colli_rank_map map;
   colli_log log;
   colli_world world;
+  colli_gpu *gpu;           /* the family's, or NULL: the program does not use CUDA */
   struct colli_attr *attrs; /* api/attr.c */
   colli_exec exec;
   colli_p2p p2p;

@@ -199,6 +199,7 @@ void colli_family_free(colli_family *family) {
   colli_mux_destroy(family->mux);
   colli_reports_free(family->reports, family->nranks);
   colli_tuner_close(family->tuner);
+  colli_gpu_close(family->gpu);
   colli_trace_close(family->trace);
   colli_profiler_close(family->profiler);
   free(family->corrections);
@@ -243,11 +244,13 @@ static coll_status open_trace(colli_family *family, const colli_assembly *assemb
   return COLL_OK;
 }
 
-/* Opens what settings ask for besides transports: tuner, trace, profiler, room to move. */
+/* Opens what settings ask for besides transports: tuner, GPUs, trace, profiler, room to move. */
 static coll_status open_extras(colli_family *family, const colli_assembly *assembly,
                                coll_error *error) {
   const colli_params *params = assembly->params;
   coll_status status = colli_tuner_open(params->text[COLLI_PARAM_TUNER], &family->tuner, error);
+  if (status == COLL_OK && colli_world_is_real(&family->world))
+    status = colli_gpu_open(&family->gpu, &family->log, error);
   if (status == COLL_OK)
     status = colli_profiler_open(params->text[COLLI_PARAM_PROFILER], family->rank, family->nranks,
                                  &family->observers, &family->profiler, error);

@@ -18,6 +18,7 @@
 #include "libcoll/base/shared.h"
 #include "libcoll/comm/reports.h"
 #include "libcoll/comm/world.h"
+#include "libcoll/gpu/devices.h"
 #include "libcoll/status/page.h"
 #include "libcoll/status/service.h"
 #include "libcoll/trace/profiler.h"
@@ -106,6 +107,7 @@ typedef struct colli_family {
   colli_status_service *service;      /* or NULL */
   colli_tuner *tuner;                 /* or NULL */
   colli_corrections *corrections;     /* or NULL */
+  colli_gpu *gpu;                     /* or NULL */
   colli_trace *trace;                 /* or NULL */
   colli_profiler *profiler;           /* or NULL */
   struct colli_observers observers;   /* these two */

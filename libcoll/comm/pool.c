@@ -78,15 +78,21 @@ static void drop_any_kept(coll_request *request) {
     colli_request_drop_kept(request);
 }
 
+/* Ends what the owner of a request does with it, if it has one. */
+static void abandon(coll_request *request) {
+  if (request->stage_out < COLLI_STAGE_OWNER)
+    return;
+  request->stage_out = COLLI_STAGE_NONE;
+  request->conclude(request, false);
+}
+
 void colli_request_abandon_all(coll_comm *comm) {
   for (colli_request_block *block = comm->calls.request_blocks; block; block = block->next)
-    for (int i = 0; i < block->count; i++) {
-      coll_request *request = &block->at[i].request;
-      if (request->stage_out != COLLI_STAGE_OWNER)
-        continue;
-      request->stage_out = COLLI_STAGE_NONE;
-      request->conclude(request, false);
-    }
+    for (int i = 0; i < block->count; i++)
+      abandon(&block->at[i].request);
+  for (colli_message_block *block = comm->calls.message_blocks; block; block = block->next)
+    for (int i = 0; i < BLOCK_REQUESTS; i++)
+      abandon(&block->requests[i].request);
 }
 
 void colli_request_free_all(coll_comm *comm) {

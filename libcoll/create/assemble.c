@@ -62,6 +62,7 @@ coll_status colli_comm_open(const colli_assembly *assembly, coll_comm **out, col
   colli_params_copy(&comm->params, params);
   comm->log = family->log;
   comm->world = assembly->world;
+  comm->gpu = family->gpu;
   memcpy(comm->host, family->host, sizeof(comm->host));
   snprintf(comm->name, sizeof(comm->name), "world");
   memcpy(family->name, comm->name, sizeof(family->name));

@@ -60,6 +60,7 @@ static void inherit(coll_comm *comm, const coll_comm *parent, const colli_settin
   comm->calls.check_finite = (colli_finite_check)comm->params.number[COLLI_PARAM_CHECK_FINITE];
   comm->log = parent->log;
   comm->world = parent->world;
+  comm->gpu = parent->gpu;
   memcpy(comm->host, parent->host, sizeof(comm->host));
   comm->failure.root = -1;
   colli_error_clear(&comm->failure.error);

@@ -20,7 +20,8 @@ typedef enum colli_stage_out {
   COLLI_STAGE_NONE,
   COLLI_STAGE_COPY,
   COLLI_STAGE_NARROW,
-  COLLI_STAGE_OWNER /* calls `conclude` */
+  COLLI_STAGE_OWNER, /* calls `conclude` */
+  COLLI_STAGE_DEVICE /* the same, for a call on GPU memory */
 } colli_stage_out;
 
 /* The maximum of pending runs of sends per lane, and how many of them may be by reference. The rest

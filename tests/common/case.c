@@ -28,6 +28,8 @@ struct case_state {
   layout in, out;
   unsigned char *in_base, *out_base; /* with guards */
   unsigned char *sendbuf, *recvbuf;
+  size_t base_bytes;                     /* of each, with guards */
+  unsigned char *in_device, *out_device; /* what the call gets instead of them, or NULL */
   coll_op op;
 };
 
@@ -139,11 +141,11 @@ static unsigned char *get_memory(const test_case *c, int which, size_t bytes) {
 static void make_buffers(case_state *r) {
   const test_case *c = r->c;
   size_t in = r->in.end * r->bytes, out = r->out.end * r->bytes;
-  size_t longest = in > out ? in : out;
-  r->in_base = get_memory(c, 0, longest + 2 * GUARD);
-  r->out_base = get_memory(c, 1, longest + 2 * GUARD);
-  memset(r->in_base, PATTERN, longest + 2 * GUARD);
-  memset(r->out_base, PATTERN, longest + 2 * GUARD);
+  r->base_bytes = (in > out ? in : out) + 2 * GUARD;
+  r->in_base = get_memory(c, 0, r->base_bytes);
+  r->out_base = get_memory(c, 1, r->base_bytes);
+  memset(r->in_base, PATTERN, r->base_bytes);
+  memset(r->out_base, PATTERN, r->base_bytes);
   r->sendbuf = r->in_base + GUARD;
   r->recvbuf = r->out_base + GUARD;
   int root = r->rank == c->root, own_in = c->coll >= CASE_ALLGATHER && c->coll <= CASE_GATHERV;
@@ -159,6 +161,34 @@ static void make_buffers(case_state *r) {
            c->coll == CASE_ALLTOALL || c->coll == CASE_ALLTOALLV)
     r->recvbuf = r->sendbuf;
 }
+
+/* ---- memory of another kind ------------------------------------------------------------------ */
+
+/* Copies the filled buffers to the device, as far as the case wants them there. */
+static void upload(case_state *r) {
+  const case_device *device = r->c->device;
+  if (r->c->in_device[0])
+    device->write(r->in_device = device->take(r->base_bytes), r->in_base, r->base_bytes);
+  if (r->c->in_device[1])
+    device->write(r->out_device = device->take(r->base_bytes), r->out_base, r->base_bytes);
+}
+
+/* Copies them back for the checks. */
+static void download(const case_state *r) {
+  if (r->in_device)
+    r->c->device->read(r->in_base, r->in_device, r->base_bytes);
+  if (r->out_device)
+    r->c->device->read(r->out_base, r->out_device, r->base_bytes);
+}
+
+/* What the call gets for an address in a buffer. */
+static void *given(const case_state *r, unsigned char *at) {
+  if (at >= r->in_base && at < r->in_base + r->base_bytes)
+    return r->in_device ? r->in_device + (at - r->in_base) : at;
+  return r->out_device ? r->out_device + (at - r->out_base) : at;
+}
+
+/* ---- contents -------------------------------------------------------------------------------- */
 
 /* The number of the first element of block b of rank `rank`'s input, for reductions. */
 static uint64_t element_of(const case_state *r, const layout *l, int block, size_t i) {
@@ -278,8 +308,8 @@ static int intact(const case_state *r) {
 
 static coll_status call_reduction(const case_state *r, coll_comm *comm, coll_request **open) {
   const test_case *c = r->c;
-  const void *in = r->sendbuf;
-  void *out = r->recvbuf;
+  const void *in = given(r, r->sendbuf);
+  void *out = given(r, r->recvbuf);
   switch (c->coll) {
   case CASE_REDUCE:
     CALL(reduce, in, r->rank == c->root ? out : NULL, c->count, c->type, r->op, c->root)
@@ -299,8 +329,8 @@ static coll_status call_reduction(const case_state *r, coll_comm *comm, coll_req
 static coll_status call_gather(const case_state *r, coll_comm *comm, coll_request **open) {
   const test_case *c = r->c;
   int root = r->rank == c->root;
-  const void *in = r->sendbuf;
-  void *out = root || c->coll <= CASE_ALLGATHERV ? r->recvbuf : NULL;
+  const void *in = given(r, r->sendbuf);
+  void *out = root || c->coll <= CASE_ALLGATHERV ? given(r, r->recvbuf) : NULL;
   const size_t *displs = spread(c, 0) ? r->out.first : NULL;
   switch (c->coll) {
   case CASE_ALLGATHER:
@@ -318,8 +348,8 @@ static coll_status call_gather(const case_state *r, coll_comm *comm, coll_reques
 static coll_status call_spread(const case_state *r, coll_comm *comm, coll_request **open) {
   const test_case *c = r->c;
   int root = r->rank == c->root;
-  const void *in = r->sendbuf;
-  void *out = r->recvbuf;
+  const void *in = given(r, r->sendbuf);
+  void *out = given(r, r->recvbuf);
   const size_t *from = spread(c, 1) ? r->in.first : NULL, *to = spread(c, 0) ? r->out.first : NULL;
   switch (c->coll) {
   case CASE_BROADCAST:
@@ -358,6 +388,7 @@ static case_state *make(int rank, int nranks, const test_case *c) {
   bool from_root = c->coll == CASE_BROADCAST || c->coll == CASE_SCATTER || c->coll == CASE_SCATTERV;
   if (!from_root || rank == c->root)
     fill(r);
+  upload(r);
   return r;
 }
 
@@ -387,11 +418,16 @@ void case_discard(case_state *r) {
     free(r->in_base);
   if (!r->c->memory[1])
     free(r->out_base);
+  if (r->in_device)
+    r->c->device->give(r->in_device);
+  if (r->out_device)
+    r->c->device->give(r->out_device);
   free(r);
 }
 
 int case_end(case_state *r, bool done) {
   size_t wrong = 0;
+  download(r);
   for (int b = 0; done && gets(r) && b < r->out.nblocks; b++)
     wrong += wrong_in_block(r, b);
   bool whole = intact(r);
@@ -402,62 +438,4 @@ int case_end(case_state *r, bool done) {
   }
   case_discard(r);
   return wrong || !whole;
-}
-
-/* ---- runs ------------------------------------------------------------------------------------ */
-
-/* Starts all persistent requests and waits for them; again where that changes nothing. */
-static coll_status run_persistent(const test_case *c, coll_request **open, int count) {
-  coll_status status = COLL_OK;
-  for (int turn = 0; turn < (c->in_place ? 1 : 2); turn++) {
-    for (int i = 0; i < count && status == COLL_OK; i++)
-      status = coll_start(open[i]);
-    for (int i = 0; i < count && status == COLL_OK; i++)
-      status = coll_wait(&open[i], -1);
-  }
-  for (int i = 0; i < count; i++)
-    if (open[i])
-      coll_request_free(&open[i]);
-  return status;
-}
-
-/* Completes calls of one form that have been made. */
-static coll_status complete(coll_comm *comm, const test_case *c, coll_request **open, int count) {
-  coll_status status = COLL_OK;
-  if (c->form == CASE_GROUPED)
-    return coll_group_end(comm);
-  if (c->form == CASE_PERSISTENT)
-    return run_persistent(c, open, count);
-  for (int i = 0; c->form == CASE_NONBLOCKING && i < count && status == COLL_OK; i++)
-    status = coll_wait(&open[i], -1);
-  return status;
-}
-
-int case_try(coll_comm *comm, int rank, int nranks, const test_case *cases, int count,
-             coll_status *result) {
-  case_state *states[CASE_MAX_AT_ONCE] = {NULL};
-  coll_request *open[CASE_MAX_AT_ONCE] = {NULL};
-  int made = 0, wrong = 0;
-  coll_status status = cases->form == CASE_GROUPED ? coll_group_start(comm) : COLL_OK;
-  for (; made < count && status == COLL_OK; made++)
-    status = case_begin(comm, rank, nranks, &cases[made], &states[made], &open[made]);
-  if (status == COLL_OK)
-    status = complete(comm, cases, open, count);
-  for (int i = 0; i < made; i++)
-    wrong |= case_end(states[i], status == COLL_OK);
-  *result = status;
-  return wrong;
-}
-
-int case_run(coll_comm *comm, int rank, int nranks, const test_case *cases, int count) {
-  coll_status status;
-  int wrong = case_try(comm, rank, nranks, cases, count, &status);
-  if (status != COLL_OK) {
-    coll_error error = COLL_ERROR_INIT;
-    char text[160];
-    coll_last_error(comm, &error);
-    fprintf(stderr, "rank %d: %d from %s: %s: %s\n", rank, count, case_text(cases, nranks, text),
-            coll_status_name(status), error.message);
-  }
-  return wrong || status != COLL_OK;
 }

@@ -38,6 +38,14 @@ typedef enum case_form {
   CASE_FORMS
 } case_form;
 
+/* Memory of another kind than the host's, for a case's buffers. */
+typedef struct case_device {
+  void *(*take)(size_t bytes);
+  void (*give)(void *memory);
+  void (*write)(void *memory, const void *from, size_t bytes);
+  void (*read)(void *to, const void *memory, size_t bytes);
+} case_device;
+
 /* in_place: 0 no, 1 as NCCL has it, 2 as MPI has it (another place in reduce-scatter only). */
 typedef struct test_case {
   case_coll coll;
@@ -48,8 +56,10 @@ typedef struct test_case {
   int in_place;
   size_t count; /* as in the call; in v-forms about that many */
   uint64_t seed;
-  void *memory[2]; /* this rank's, for input and output; NULL: the case allocates */
-  size_t capacity; /* bytes of each */
+  void *memory[2];           /* this rank's, for input and output; NULL: the case allocates */
+  size_t capacity;           /* bytes of each */
+  const case_device *device; /* or NULL */
+  bool in_device[2];         /* which of the two is there; ... */
 } test_case;
 
 /* The composition of maps x -> a x + b modulo 2^32, on elements of type CASE_TYPE_AFFINE, or of as

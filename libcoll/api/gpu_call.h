@@ -1,0 +1,26 @@
+/*
+ * gpu_call.h: calls on GPU memory. They are staged: the operation runs on copies of the buffers in
+ * pinned host memory, so every transport, type and operation works, and gives the bits that host
+ * memory gives.
+ */
+#ifndef COLLI_API_GPU_CALL_H
+#define COLLI_API_GPU_CALL_H
+
+#include "libcoll/call/call.h"
+
+/* Whether one of a call's buffers is in GPU memory. */
+bool colli_gpu_touches(const coll_comm *comm, const colli_call *call);
+
+/* Fills in the request of a checked call on host memory, and starts it. */
+typedef coll_status colli_start_fn(coll_comm *comm, const colli_call *call, colli_plan *plan,
+                                   coll_request *op);
+
+/*
+ * Starts a checked call that touches GPU memory: copies the input to the host, and has `start`
+ * start the call on the copies. Whoever finishes the request copies the result back. Errors: those
+ * of colli_gpu_copy() and of the call; NO_MEMORY.
+ */
+coll_status colli_gpu_call_start(coll_comm *comm, const colli_call *call, colli_plan *plan,
+                                 coll_request *op, colli_start_fn *start);
+
+#endif

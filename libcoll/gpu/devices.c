@@ -1,0 +1,196 @@
+/* devices.c: the GPUs of this process: whose memory is whose, and copies. */
+#include "libcoll/gpu/devices.h"
+
+#include <dlfcn.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "libcoll/base/assert.h"
+#include "libcoll/base/clock.h"
+#include "libcoll/base/error.h"
+
+#define SPIN_POLLS 64 /* of a copy, before its thread sleeps between them */
+#define POLL_NS    20000
+
+/* ---- open and close -------------------------------------------------------------------------- */
+
+/* Whether the program, or a library of its own, has loaded the driver. */
+static bool is_loaded(void) {
+  void *handle = dlopen(COLLI_CUDA_LIBRARY, RTLD_NOW | RTLD_NOLOAD);
+  if (handle)
+    dlclose(handle);
+  return handle != NULL;
+}
+
+coll_status colli_gpu_open(colli_gpu **out, const colli_log *log, coll_error *error) {
+  *out = NULL;
+  if (!is_loaded())
+    return COLL_OK;
+  colli_gpu *gpu = calloc(1, sizeof(*gpu));
+  if (!gpu)
+    return colli_error_set(error, COLL_ERR_NO_MEMORY, "create", "out of memory for the GPUs");
+  coll_error reason = COLL_ERROR_INIT;
+  if (colli_cuda_load(&gpu->cuda, COLLI_CUDA_LIBRARY, &reason) != COLL_OK) {
+    colli_log_write(log, COLLI_LOG_INFO, "GPU memory cannot be used: %s", reason.message);
+    free(gpu);
+    return COLL_OK;
+  }
+  if (gpu->cuda.device_get_count(&gpu->ndevices) != COLLI_CUDA_SUCCESS || gpu->ndevices == 0) {
+    colli_cuda_close(&gpu->cuda);
+    free(gpu);
+    return COLL_OK;
+  }
+  if (gpu->ndevices > COLLI_GPU_DEVICES)
+    gpu->ndevices = COLLI_GPU_DEVICES;
+  pthread_mutex_init(&gpu->mutex, NULL);
+  *out = gpu;
+  return COLL_OK;
+}
+
+void colli_gpu_close(colli_gpu *gpu) {
+  if (!gpu)
+    return;
+  colli_pinned_free(&gpu->pool, &gpu->cuda);
+  for (int i = 0; i < gpu->ndevices; i++) {
+    if (gpu->devices[i].stream)
+      gpu->cuda.stream_destroy(gpu->devices[i].stream);
+    if (gpu->devices[i].context)
+      gpu->cuda.primary_ctx_release(i);
+  }
+  pthread_mutex_destroy(&gpu->mutex);
+  colli_cuda_close(&gpu->cuda);
+  free(gpu);
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+int colli_gpu_device_of(colli_gpu *gpu, const void *at) {
+  unsigned type = 0, managed = 0;
+  int ordinal = COLLI_GPU_HOST;
+  colli_cu_pointer_attribute attributes[] = {COLLI_CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                             COLLI_CU_POINTER_ATTRIBUTE_IS_MANAGED,
+                                             COLLI_CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL};
+  void *values[] = {&type, &managed, &ordinal};
+  if (!at || gpu->cuda.pointer_get_attributes(3, attributes, values, (colli_cu_deviceptr)at) !=
+                 COLLI_CUDA_SUCCESS)
+    return COLLI_GPU_HOST;
+  const bool of_device = type == COLLI_CU_MEMORYTYPE_DEVICE && !managed;
+  return of_device && ordinal >= 0 && ordinal < gpu->ndevices ? ordinal : COLLI_GPU_HOST;
+}
+
+void *colli_gpu_take_pinned(colli_gpu *gpu, size_t bytes) {
+  pthread_mutex_lock(&gpu->mutex);
+  void *memory = colli_pinned_take(&gpu->pool, &gpu->cuda, bytes);
+  pthread_mutex_unlock(&gpu->mutex);
+  return memory;
+}
+
+void colli_gpu_put_pinned(colli_gpu *gpu, void *memory) {
+  pthread_mutex_lock(&gpu->mutex);
+  colli_pinned_put(&gpu->pool, &gpu->cuda, memory);
+  pthread_mutex_unlock(&gpu->mutex);
+}
+
+/* ---- the thread's context -------------------------------------------------------------------- */
+
+coll_status colli_gpu_fail(const colli_cuda *cuda, coll_error *error, const char *function,
+                           int device, colli_cu_result result) {
+  colli_error_set(error, COLL_ERR_SYSTEM, NULL,
+                  "%s on GPU %d failed with error %d, %s (%s); a kernel of the program may have "
+                  "failed before, which compute-sanitizer shows",
+                  function, device, result, colli_cuda_result_name(cuda, result),
+                  colli_cuda_result_text(cuda, result));
+  if (error)
+    strncpy(error->syscall, function, sizeof(error->syscall) - 1);
+  return COLL_ERR_SYSTEM;
+}
+
+/* Makes what a device needs when it is first used, with the mutex; its context becomes current. */
+static coll_status ready_device(colli_gpu *gpu, int device, coll_error *error) {
+  colli_gpu_device *it = &gpu->devices[device];
+  const colli_cuda *cuda = &gpu->cuda;
+  colli_cu_result result = COLLI_CUDA_SUCCESS;
+  if (!it->context)
+    result = cuda->primary_ctx_retain(&it->context, device);
+  if (result != COLLI_CUDA_SUCCESS)
+    return colli_gpu_fail(&gpu->cuda, error, "cuDevicePrimaryCtxRetain", device, result);
+  result = cuda->ctx_set_current(it->context);
+  if (result != COLLI_CUDA_SUCCESS)
+    return colli_gpu_fail(&gpu->cuda, error, "cuCtxSetCurrent", device, result);
+  if (!it->stream)
+    result = cuda->stream_create(&it->stream, COLLI_CU_STREAM_NON_BLOCKING, 0);
+  return result == COLLI_CUDA_SUCCESS
+             ? COLL_OK
+             : colli_gpu_fail(&gpu->cuda, error, "cuStreamCreateWithPriority", device, result);
+}
+
+coll_status colli_gpu_enter(colli_gpu *gpu, int device, colli_gpu_thread *before,
+                            coll_error *error) {
+  COLLI_ASSERT(device >= 0 && device < gpu->ndevices);
+  *before = (colli_gpu_thread){.mode = COLLI_CU_STREAM_CAPTURE_MODE_RELAXED};
+  gpu->cuda.ctx_get_current(&before->context);
+  gpu->cuda.exchange_capture_mode(&before->mode);
+  pthread_mutex_lock(&gpu->mutex);
+  coll_status status = ready_device(gpu, device, error);
+  pthread_mutex_unlock(&gpu->mutex);
+  if (status != COLL_OK)
+    colli_gpu_leave(gpu, before);
+  return status;
+}
+
+void colli_gpu_leave(colli_gpu *gpu, colli_gpu_thread *before) {
+  gpu->cuda.exchange_capture_mode(&before->mode);
+  gpu->cuda.ctx_set_current(before->context);
+}
+
+/* ---- copies ---------------------------------------------------------------------------------- */
+
+/* Waits until a stream has done everything. */
+static coll_status await(colli_gpu *gpu, int device, colli_cu_stream stream, uint64_t timeout_ns,
+                         coll_error *error) {
+  const uint64_t until_ns = colli_now_ns() + timeout_ns;
+  unsigned polls = 0;
+  colli_cu_result result;
+  while ((result = gpu->cuda.stream_query(stream)) == COLLI_CUDA_ERROR_NOT_READY) {
+    if (colli_now_ns() >= until_ns)
+      return colli_error_set(error, COLL_ERR_TIMEOUT, NULL,
+                             "GPU %d has not ended a copy within %llu ms; a kernel of the program "
+                             "may hold it, which nvidia-smi shows",
+                             device, (unsigned long long)(timeout_ns / COLLI_NS_PER_MS));
+    if (++polls < SPIN_POLLS)
+      sched_yield();
+    else
+      nanosleep(&(struct timespec){.tv_nsec = POLL_NS}, NULL);
+  }
+  return result == COLLI_CUDA_SUCCESS
+             ? COLL_OK
+             : colli_gpu_fail(&gpu->cuda, error, "cuStreamQuery", device, result);
+}
+
+coll_status colli_gpu_copy(colli_gpu *gpu, int device, colli_gpu_direction direction,
+                           const colli_gpu_piece *pieces, size_t count, uint64_t timeout_ns,
+                           coll_error *error) {
+  colli_gpu_thread before;
+  coll_status status = colli_gpu_enter(gpu, device, &before, error);
+  if (status != COLL_OK)
+    return status;
+  const colli_cu_stream stream = gpu->devices[device].stream;
+  const bool out = direction == COLLI_GPU_TO_DEVICE;
+  colli_cu_result result = COLLI_CUDA_SUCCESS;
+  for (size_t i = 0; i < count && result == COLLI_CUDA_SUCCESS; i++) {
+    const colli_cu_deviceptr at = (colli_cu_deviceptr)pieces[i].device;
+    if (pieces[i].bytes == 0)
+      continue;
+    result = out ? gpu->cuda.memcpy_htod_async(at, pieces[i].host, pieces[i].bytes, stream)
+                 : gpu->cuda.memcpy_dtoh_async(pieces[i].host, at, pieces[i].bytes, stream);
+  }
+  if (result != COLLI_CUDA_SUCCESS)
+    status = colli_gpu_fail(&gpu->cuda, error, out ? "cuMemcpyHtoDAsync" : "cuMemcpyDtoHAsync",
+                            device, result);
+  else
+    status = await(gpu, device, stream, timeout_ns, error);
+  colli_gpu_leave(gpu, &before);
+  return status;
+}

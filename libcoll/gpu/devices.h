@@ -1,0 +1,86 @@
+/*
+ * devices.h: the GPUs of this process, as the communicators of one family use them: which memory is
+ * theirs, and copies between it and the host.
+ */
+#ifndef COLLI_GPU_DEVICES_H
+#define COLLI_GPU_DEVICES_H
+
+#include <pthread.h>
+#include <stdbool.h>
+
+#include "libcoll/base/log.h"
+#include "libcoll/gpu/cuda_load.h"
+#include "libcoll/gpu/pinned.h"
+
+#define COLLI_GPU_DEVICES 64
+#define COLLI_GPU_HOST    (-1) /* instead of a device's number: host memory */
+
+/* A device; nothing is made before it is first used. */
+typedef struct colli_gpu_device {
+  colli_cu_context context; /* the primary one, retained; NULL: not yet */
+  colli_cu_stream stream;   /* for copies; it waits for no other */
+} colli_gpu_device;
+
+typedef struct colli_gpu {
+  colli_cuda cuda;
+  int ndevices;
+  pthread_mutex_t mutex; /* of what follows */
+  colli_gpu_device devices[COLLI_GPU_DEVICES];
+  colli_pinned_pool pool;
+} colli_gpu;
+
+/*
+ * Opens the GPUs if this process uses CUDA: its driver library is loaded and finds a device. Else
+ * *out is NULL. Never loads the library. A driver that cannot be used is logged, and counts as
+ * none. Errors: NO_MEMORY.
+ */
+coll_status colli_gpu_open(colli_gpu **out, const colli_log *log, coll_error *error);
+
+/* Releases everything. NULL is fine. */
+void colli_gpu_close(colli_gpu *gpu);
+
+/* The number of the device in whose memory an address is; COLLI_GPU_HOST for memory that the
+ * processor reads, pinned and managed memory included. Any thread. */
+int colli_gpu_device_of(colli_gpu *gpu, const void *at);
+
+/* What a thread had before it works on a device. */
+typedef struct colli_gpu_thread {
+  colli_cu_context context;
+  colli_cu_capture_mode mode;
+} colli_gpu_thread;
+
+/*
+ * Makes a device's context current, and lets calls be made that another thread's capture would
+ * forbid; leave() undoes both. Errors: SYSTEM.
+ */
+coll_status colli_gpu_enter(colli_gpu *gpu, int device, colli_gpu_thread *before,
+                            coll_error *error);
+void colli_gpu_leave(colli_gpu *gpu, colli_gpu_thread *before);
+
+/* Fills in the record of a function of the driver that failed; returns SYSTEM. */
+coll_status colli_gpu_fail(const colli_cuda *cuda, coll_error *error, const char *function,
+                           int device, colli_cu_result result);
+
+/* One copy of several between host and device. */
+typedef struct colli_gpu_piece {
+  void *device;
+  void *host;
+  size_t bytes;
+} colli_gpu_piece;
+
+typedef enum colli_gpu_direction { COLLI_GPU_TO_HOST, COLLI_GPU_TO_DEVICE } colli_gpu_direction;
+
+/*
+ * Copies `count` pieces, and waits until they are there. Leaves the thread's context as it was. Any
+ * thread. Errors: SYSTEM (the driver's error, with its name), TIMEOUT (the device does not answer
+ * for timeout_ns). `error` gets status, system call and message.
+ */
+coll_status colli_gpu_copy(colli_gpu *gpu, int device, colli_gpu_direction direction,
+                           const colli_gpu_piece *pieces, size_t count, uint64_t timeout_ns,
+                           coll_error *error);
+
+/* Memory of the host that devices reach directly, for copies; NULL: none. Any thread. */
+void *colli_gpu_take_pinned(colli_gpu *gpu, size_t bytes);
+void colli_gpu_put_pinned(colli_gpu *gpu, void *memory);
+
+#endif

@@ -1,0 +1,39 @@
+/*
+ * pinned.h: a pool of pinned host memory. Pinning takes long, so blocks are kept and used again.
+ */
+#ifndef COLLI_GPU_PINNED_H
+#define COLLI_GPU_PINNED_H
+
+#include <stddef.h>
+#include <sys/queue.h>
+
+#include "libcoll/gpu/cuda_load.h"
+
+#define COLLI_PINNED_CLASSES 48                 /* powers of two */
+#define COLLI_PINNED_KEPT    ((size_t)64 << 20) /* longer blocks are not kept */
+
+/* A block, described apart from its memory. */
+typedef struct colli_pinned {
+  LIST_ENTRY(colli_pinned) link; /* among those of its class that are free, or all in use */
+  void *memory;
+  int class;
+} colli_pinned;
+
+LIST_HEAD(colli_pinned_list, colli_pinned);
+
+/* A pool, which its owner locks; zeros are an empty one. */
+typedef struct colli_pinned_pool {
+  struct colli_pinned_list used;
+  struct colli_pinned_list free[COLLI_PINNED_CLASSES];
+} colli_pinned_pool;
+
+/* A block of at least `bytes` bytes, aligned to 64; NULL: out of memory. A context is current. */
+void *colli_pinned_take(colli_pinned_pool *pool, const colli_cuda *cuda, size_t bytes);
+
+/* Returns it. */
+void colli_pinned_put(colli_pinned_pool *pool, const colli_cuda *cuda, void *memory);
+
+/* Frees all blocks, also those in use. */
+void colli_pinned_free(colli_pinned_pool *pool, const colli_cuda *cuda);
+
+#endif
