@@ -104,21 +104,45 @@ typedef struct colli_cu_launch_config {
 
 /* ---- constants ------------------------------------------------------------------------------- */
 
-/* X(name in cuda.h, value) */
-#define COLLI_CUDA_CONSTANTS(X)                                                                    \
+/* X(name in cuda.h, value): results; tests and the fake driver use more of them than libcoll. */
+#define COLLI_CUDA_RESULTS(X)                                                                      \
   X(CUDA_SUCCESS, 0)                                                                               \
   X(CUDA_ERROR_INVALID_VALUE, 1)                                                                   \
   X(CUDA_ERROR_OUT_OF_MEMORY, 2)                                                                   \
   X(CUDA_ERROR_NOT_INITIALIZED, 3)                                                                 \
   X(CUDA_ERROR_DEINITIALIZED, 4)                                                                   \
   X(CUDA_ERROR_NO_DEVICE, 100)                                                                     \
+  X(CUDA_ERROR_INVALID_DEVICE, 101)                                                                \
   X(CUDA_ERROR_INVALID_CONTEXT, 201)                                                               \
   X(CUDA_ERROR_PEER_ACCESS_UNSUPPORTED, 217)                                                       \
+  X(CUDA_ERROR_INVALID_PTX, 218)                                                                   \
+  X(CUDA_ERROR_INVALID_HANDLE, 400)                                                                \
+  X(CUDA_ERROR_ILLEGAL_STATE, 401)                                                                 \
+  X(CUDA_ERROR_NOT_FOUND, 500)                                                                     \
   X(CUDA_ERROR_NOT_READY, 600)                                                                     \
+  X(CUDA_ERROR_ILLEGAL_ADDRESS, 700)                                                               \
   X(CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED, 704)                                                   \
   X(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, 712)                                                \
+  X(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, 713)                                                    \
+  X(CUDA_ERROR_MISALIGNED_ADDRESS, 716)                                                            \
+  X(CUDA_ERROR_LAUNCH_FAILED, 719)                                                                 \
+  X(CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, 720)                                                  \
   X(CUDA_ERROR_NOT_PERMITTED, 800)                                                                 \
   X(CUDA_ERROR_NOT_SUPPORTED, 801)                                                                 \
+  X(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, 900)                                                    \
+  X(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, 901)                                                    \
+  X(CUDA_ERROR_STREAM_CAPTURE_MERGE, 902)                                                          \
+  X(CUDA_ERROR_STREAM_CAPTURE_UNMATCHED, 903)                                                      \
+  X(CUDA_ERROR_STREAM_CAPTURE_UNJOINED, 904)                                                       \
+  X(CUDA_ERROR_STREAM_CAPTURE_ISOLATION, 905)                                                      \
+  X(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, 906)                                                       \
+  X(CUDA_ERROR_CAPTURED_EVENT, 907)                                                                \
+  X(CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD, 908)                                                   \
+  X(CUDA_ERROR_UNKNOWN, 999)
+
+/* X(name in cuda.h, value): all constants. */
+#define COLLI_CUDA_CONSTANTS(X)                                                                    \
+  COLLI_CUDA_RESULTS(X)                                                                            \
   X(CU_GET_PROC_ADDRESS_DEFAULT, 0)                                                                \
   X(CU_GET_PROC_ADDRESS_SUCCESS, 0)                                                                \
   X(CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND, 1)                                                       \

@@ -64,6 +64,8 @@
     (colli_cu_deviceptr to, const void *from, size_t bytes, colli_cu_stream stream))               \
   X(memcpy_dtoh_async, cuMemcpyDtoHAsync, _v2, 3020,                                               \
     (void *to, colli_cu_deviceptr from, size_t bytes, colli_cu_stream stream))                     \
+  X(memcpy_dtod_async, cuMemcpyDtoDAsync, _v2, 3020,                                               \
+    (colli_cu_deviceptr to, colli_cu_deviceptr from, size_t bytes, colli_cu_stream stream))        \
   X(memset_d32_async, cuMemsetD32Async, , 3020,                                                    \
     (colli_cu_deviceptr at, unsigned value, size_t count, colli_cu_stream stream))
 
@@ -136,6 +138,8 @@
   X(user_object_create, cuUserObjectCreate, , 11030,                                               \
     (colli_cu_user_object * object, void *context, colli_cu_host_fn destroy, unsigned references,  \
      unsigned flags))                                                                              \
+  X(user_object_release, cuUserObjectRelease, , 11030,                                             \
+    (colli_cu_user_object object, unsigned count))                                                 \
   X(graph_retain_user_object, cuGraphRetainUserObject, , 11030,                                    \
     (colli_cu_graph graph, colli_cu_user_object object, unsigned count, unsigned flags))
 

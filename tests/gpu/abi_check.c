@@ -1,6 +1,6 @@
 /*
- * abi_check.c: compiles only if cuda_abi.h and cuda_entries.h agree with the toolkit's headers. Has
- * nothing to run.
+ * abi_check.c: compiles only if cuda_abi.h, cuda_entries.h and extra.h agree with the toolkit's
+ * headers. Has nothing to run.
  */
 #include <cuda.h>
 #include <cudaTypedefs.h>
@@ -8,6 +8,7 @@
 
 #include "libcoll/gpu/cuda_abi.h"
 #include "libcoll/gpu/cuda_entries.h"
+#include "tests/gpu/driver/extra.h"
 
 #define CONSTANT(name, value) _Static_assert((long long)COLLI_##name == (long long)(name), #name);
 COLLI_CUDA_CONSTANTS(CONSTANT)
@@ -91,6 +92,7 @@ SAME_PLACE(colli_cu_launch_config, attributes_count, CUlaunchConfig, numAttrs)
 #define colli_cu_event              CUevent
 #define colli_cu_graph              CUgraph
 #define colli_cu_graph_node         CUgraphNode
+#define colli_cu_graph_exec         CUgraphExec
 #define colli_cu_user_object        CUuserObject
 #define colli_cu_host_fn            CUhostFn
 #define colli_cu_device_attribute   CUdevice_attribute
@@ -117,3 +119,4 @@ SAME_PLACE(colli_cu_launch_config, attributes_count, CUlaunchConfig, numAttrs)
       __builtin_types_compatible_p(CUresult(CUDAAPI *) arguments, PFN_##name##_v##version),        \
       #name);
 COLLI_CUDA_ENTRIES(SAME_FUNCTION)
+FAKE_CUDA_EXTRA(SAME_FUNCTION)

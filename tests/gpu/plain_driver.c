@@ -18,7 +18,7 @@ typedef struct user {
   colli_cu_event ready; /* the next thread's stream waits for it */
   uint32_t *flag, *data, *mine;
   colli_cu_event earlier; /* of the thread before */
-  uint32_t called;
+  uint32_t called, replayed, ended;
 } user;
 
 static pthread_barrier_t barrier;
@@ -28,9 +28,36 @@ static void count_call(void *context) {
   ((user *)context)->called++;
 }
 
+/* Called by a graph, and when it ends. */
+static void count_replay(void *context) {
+  ((user *)context)->replayed++;
+}
+static void count_end(void *context) {
+  ((user *)context)->ended++;
+}
+
+/* Captures a graph beside the calls of other threads, and launches it. */
+static void launch_graph(user *me) {
+  colli_cuda *cuda = &me->u->cuda;
+  colli_cu_user_object object;
+  colli_cu_graph graph;
+  colli_cu_graph_exec exec;
+  OK(cuda->user_object_create(&object, me, count_end, 1, COLLI_CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
+  OK(me->u->stream_begin_capture(me->stream, COLLI_CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+  use_two(me->u, "poke", me->stream, me->mine, 77);
+  OK(cuda->launch_host_func(me->stream, count_replay, me));
+  OK(me->u->stream_end_capture(me->stream, &graph));
+  OK(cuda->graph_retain_user_object(graph, object, 1, COLLI_CU_GRAPH_USER_OBJECT_MOVE));
+  OK(me->u->graph_instantiate(&exec, graph, 0));
+  OK(me->u->graph_destroy(graph));
+  OK(me->u->graph_launch(exec, me->stream));
+  OK(me->u->graph_exec_destroy(exec));
+}
+
 /*
  * Each round: all streams add a kernel that spins until this thread sets its flag, and an event;
  * then each stream waits for its neighbour's event, and copies what the neighbour's kernel wrote.
+ * Before that each captures and launches a graph.
  */
 static void *use_driver(void *argument) {
   user *me = argument;
@@ -38,6 +65,7 @@ static void *use_driver(void *argument) {
   OK(cuda->ctx_set_current(me->u->context));
   for (uint32_t round = 1; round <= ROUNDS; round++) {
     uint32_t *scratch = use_memory(me->u, COUNT);
+    launch_graph(me);
     OK(cuda->memset_d32_async(use_address(scratch), round, COUNT, me->stream));
     use_two(me->u, "spin", me->stream, me->flag, use_address(me->data + 1));
     use_two(me->u, "poke", me->stream, me->data, round);
@@ -49,11 +77,14 @@ static void *use_driver(void *argument) {
     OK(cuda->launch_host_func(me->stream, count_call, me));
     use_set(me->flag, 1);
     OK(cuda->stream_synchronize(me->stream));
-    CHECK(*me->mine == round && scratch[COUNT - 1] == round && me->called == round);
+    CHECK(*me->mine == round && scratch[COUNT - 1] == round && me->called == round &&
+          me->replayed == round);
     use_set(me->flag, 0);
     OK(cuda->mem_free(use_address(scratch)));
     pthread_barrier_wait(&barrier);
   }
+  me->u->rounds(2);
+  CHECK(me->ended == ROUNDS);
   return NULL;
 }
 
@@ -97,6 +128,7 @@ int main(void) {
   int status;
   const pid_t child = fork();
   CHECK(child >= 0);
+  alarm(100);
   if (child == 0) {
     make_race();
     return 0;

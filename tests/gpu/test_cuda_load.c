@@ -7,9 +7,9 @@
 
 #include "libcoll/gpu/cuda_load.h"
 
-#ifndef FAKE_CUDA
 #define FAKE_CUDA COLL_PLUGINS "/fake_cuda.so"
-#endif
+
+TestSuite(cuda_load, .timeout = 60);
 
 /* Loads a library, which must fail as unsupported with these words, and leave nothing. */
 static void refuses(const char *name, const char *words, const char *more) {

@@ -5,6 +5,8 @@
 #include "libcoll/gpu/kernels/fold_args.h"
 #include "tests/gpu/driver/use.h"
 
+TestSuite(driver, .timeout = 60);
+
 Test(driver, devices) {
   use u;
   int value;
@@ -18,7 +20,7 @@ Test(driver, devices) {
   COLLI_CUDA_ENTRIES(FOUND)
   OK(u.cuda.device_get_count(&value));
   cr_assert_eq(value, 2);
-  cr_assert_eq(u.cuda.device_get(&value, 2), INVALID_DEVICE);
+  cr_assert_eq(u.cuda.device_get(&value, 2), COLLI_CUDA_ERROR_INVALID_DEVICE);
   OK(u.cuda.device_get_attribute(&value, COLLI_CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH, 1));
   cr_assert_eq(value, 1);
   cr_assert_eq(u.cuda.device_get_attribute(&value, 12345, 1), COLLI_CUDA_ERROR_INVALID_VALUE);
@@ -74,7 +76,8 @@ Test(driver, memory) {
   uint32_t *a = use_memory(&u, 10), *b = use_memory(&u, 10000);
   OK(u.cuda.mem_get_address_range(&base, &bytes, use_address(b + 9999)));
   cr_assert(base == use_address(b) && bytes == 40000);
-  cr_assert_eq(u.cuda.mem_get_address_range(&base, &bytes, use_address(own)), NOT_FOUND);
+  cr_assert_eq(u.cuda.mem_get_address_range(&base, &bytes, use_address(own)),
+               COLLI_CUDA_ERROR_NOT_FOUND);
   cr_assert_eq(type_of(&u, a + 9, &start), COLLI_CU_MEMORYTYPE_DEVICE);
   cr_assert_eq(start, use_address(a));
   cr_assert_eq(type_of(&u, own, &start), 0);
@@ -88,13 +91,23 @@ Test(driver, memory) {
   OK(u.cuda.mem_host_get_device_pointer(&base, own, 0));
   cr_assert_eq(base, use_address(own));
   OK(u.cuda.mem_host_unregister(own));
-  cr_assert_eq(u.cuda.mem_host_unregister(own), NOT_REGISTERED);
+  cr_assert_eq(u.cuda.mem_host_unregister(own), COLLI_CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
   OK(u.cuda.mem_free_host(pinned));
   cr_assert_eq(u.cuda.mem_free(use_address(a + 1)), COLLI_CUDA_ERROR_INVALID_VALUE);
   OK(u.cuda.mem_free(use_address(a)));
   cr_assert_eq(u.cuda.mem_free(use_address(a)), COLLI_CUDA_ERROR_INVALID_VALUE);
   cr_assert_eq(u.cuda.mem_alloc(&base, 0), COLLI_CUDA_ERROR_INVALID_VALUE);
-  unsigned yes = 1, is = 0;
+  colli_cu_context context = NULL;
+  unsigned yes = 1, is = 0, managed = 77;
+  int ordinal = 77;
+  colli_cu_pointer_attribute wanted[] = {
+      COLLI_CU_POINTER_ATTRIBUTE_CONTEXT, COLLI_CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+      COLLI_CU_POINTER_ATTRIBUTE_IS_MANAGED, COLLI_CU_POINTER_ATTRIBUTE_RANGE_SIZE};
+  OK(u.cuda.pointer_get_attributes(4, wanted, (void *[]){&context, &ordinal, &managed, &bytes},
+                                   use_address(b + 7)));
+  cr_assert(context == u.context && ordinal == 0 && managed == 0 && bytes == 40000);
+  OK(u.cuda.pointer_get_attributes(2, wanted, (void *[]){&context, &ordinal}, use_address(own)));
+  cr_assert(context == NULL && ordinal == -2);
   colli_cu_pointer_attribute sync = COLLI_CU_POINTER_ATTRIBUTE_SYNC_MEMOPS;
   OK(u.cuda.pointer_set_attribute(&yes, sync, use_address(b)));
   OK(u.cuda.pointer_get_attributes(1, &sync, (void *[]){&is}, use_address(b)));
@@ -120,7 +133,7 @@ Test(driver, copies_in_order) {
   cr_assert_eq(u.cuda.memcpy_async(use_address(a), use_address(b), 33, s),
                COLLI_CUDA_ERROR_INVALID_VALUE);
   OK(u.cuda.stream_destroy(s));
-  cr_assert_eq(u.cuda.stream_query(s), INVALID_HANDLE);
+  cr_assert_eq(u.cuda.stream_query(s), COLLI_CUDA_ERROR_INVALID_HANDLE);
 }
 
 Test(driver, events) {
@@ -148,7 +161,7 @@ Test(driver, events) {
   OK(u.cuda.event_synchronize(after));
   cr_assert_eq(m[2], 7);
   OK(u.cuda.event_query(after));
-  cr_assert_eq(u.cuda.event_query(before), INVALID_HANDLE);
+  cr_assert_eq(u.cuda.event_query(before), COLLI_CUDA_ERROR_INVALID_HANDLE);
 }
 
 /* A wait in one stream for what another writes: whether the writer gets its turn. */
@@ -331,9 +344,10 @@ Test(driver, modules) {
   void *values[] = {log, (void *)sizeof(log)};
   int blocks;
   use_start(&u);
-  cr_assert_eq(u.cuda.module_load(&module, "no PTX", 2, options, values), INVALID_PTX);
+  cr_assert_eq(u.cuda.module_load(&module, "no PTX", 2, options, values),
+               COLLI_CUDA_ERROR_INVALID_PTX);
   cr_assert(strstr(log, "line 1"), "%s", log);
-  cr_assert_eq(u.cuda.module_get_function(&function, u.module, "none"), NOT_FOUND);
+  cr_assert_eq(u.cuda.module_get_function(&function, u.module, "none"), COLLI_CUDA_ERROR_NOT_FOUND);
   OK(u.cuda.module_get_function(&function, u.module, "stop"));
   OK(u.cuda.func_load(function));
   OK(u.cuda.occupancy_max_blocks(&blocks, function, 512, 0));
@@ -343,7 +357,7 @@ Test(driver, modules) {
   const uint32_t large[2] = {1, 2000};
   cr_assert_eq(use_launch(&u, "stop", large, NULL, NULL), COLLI_CUDA_ERROR_INVALID_VALUE);
   OK(u.cuda.module_unload(u.module));
-  cr_assert_eq(u.cuda.func_load(function), INVALID_HANDLE);
+  cr_assert_eq(u.cuda.func_load(function), COLLI_CUDA_ERROR_INVALID_HANDLE);
 }
 
 Test(driver, destroyed_while_in_use) {
@@ -370,15 +384,8 @@ Test(driver, destroyed_while_in_use) {
 
 Test(driver, not_implemented) {
   use u;
-  int status = 77;
   use_start(&u);
-  cr_assert_eq(u.cuda.mem_create(NULL, 0, NULL, 0), COLLI_CUDA_ERROR_NOT_SUPPORTED);
-  cr_assert_eq(u.cuda.user_object_create(NULL, NULL, NULL, 0, 0), COLLI_CUDA_ERROR_NOT_SUPPORTED);
-  OK(u.cuda.stream_is_capturing(NULL, &status));
-  cr_assert_eq(status, COLLI_CU_STREAM_CAPTURE_STATUS_NONE);
-  status = COLLI_CU_STREAM_CAPTURE_MODE_RELAXED;
-  OK(u.cuda.exchange_capture_mode(&status));
-  cr_assert_eq(status, COLLI_CU_STREAM_CAPTURE_MODE_GLOBAL);
-  OK(u.cuda.exchange_capture_mode(&status));
-  cr_assert_eq(status, COLLI_CU_STREAM_CAPTURE_MODE_RELAXED);
+  cr_assert_eq(u.cuda.flush_rdma_writes(0, 0), COLLI_CUDA_ERROR_NOT_SUPPORTED);
+  cr_assert_eq(u.cuda.mem_get_range_handle(NULL, 0, 0, 0, 0), COLLI_CUDA_ERROR_NOT_SUPPORTED);
+  cr_assert_eq(u.cuda.stream_query((colli_cu_stream)2), COLLI_CUDA_ERROR_NOT_SUPPORTED);
 }

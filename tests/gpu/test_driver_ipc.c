@@ -1,9 +1,12 @@
 /* test_driver_ipc.c: the fake driver in two processes that share memory by handles. */
 #include <criterion/criterion.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/gpu/driver/use.h"
+
+TestSuite(driver_ipc, .timeout = 60);
 
 /* A pipe in each direction. */
 typedef struct pipes {
@@ -58,6 +61,7 @@ Test(driver_ipc, two_processes) {
   const pid_t child = fork();
   cr_assert_geq(child, 0);
   if (child == 0) {
+    alarm(60);
     close(p.to_child[1]);
     close(p.to_parent[0]);
     child_main(&p);
@@ -87,4 +91,61 @@ Test(driver_ipc, two_processes) {
   tell(p.to_child[1], &handle, sizeof(handle));
   cr_assert_eq(waitpid(child, &status, 0), child);
   cr_assert_eq(status, 0);
+}
+
+/* Memory of the host that both processes see, registered. */
+static uint32_t *shared_memory(void) {
+  void *at = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  CHECK(at != MAP_FAILED);
+  return at;
+}
+
+static void register_it(use *u, uint32_t *m) {
+  use_start(u);
+  OK(u->cuda.mem_host_register(
+      m, 4096, COLLI_CU_MEMHOSTREGISTER_PORTABLE | COLLI_CU_MEMHOSTREGISTER_DEVICEMAP));
+}
+
+/* Waits for the parent's values in a stream and in a kernel, and answers each time. */
+static void answer(uint32_t *m) {
+  use u;
+  register_it(&u, m);
+  colli_cu_stream s = use_stream(&u), t = use_stream(&u);
+  for (uint32_t round = 1; round <= 5; round++) {
+    OK(u.cuda.stream_wait_value_32(s, use_address(m), round, COLLI_CU_STREAM_WAIT_VALUE_GEQ));
+    OK(u.cuda.stream_write_value_32(s, use_address(m + 1), round, 0));
+  }
+  use_two(&u, "spin", t, m + 2, use_address(m + 3));
+  OK(u.cuda.stream_synchronize(s));
+  OK(u.cuda.stream_synchronize(t));
+  _exit(0);
+}
+
+Test(driver_ipc, registered_memory) {
+  use u;
+  int status;
+  uint32_t *m = shared_memory();
+  const pid_t child = fork();
+  cr_assert_geq(child, 0);
+  if (child == 0) {
+    alarm(60);
+    answer(m);
+  }
+  register_it(&u, m);
+  colli_cu_stream s = use_stream(&u);
+  for (uint32_t round = 1; round <= 5; round++) {
+    colli_cu_mem_op ops[2] = {
+        {.write = {COLLI_CU_STREAM_MEM_OP_WRITE_VALUE_32, use_address(m), round, 0, 0}},
+        {.wait = {COLLI_CU_STREAM_MEM_OP_WAIT_VALUE_32, use_address(m + 1), round,
+                  COLLI_CU_STREAM_WAIT_VALUE_EQ, 0}}};
+    const unsigned host = round % 2; /* then this thread writes the value, and tells nobody */
+    OK(u.cuda.stream_batch_mem_op(s, 2 - host, ops + host, 0));
+    if (host)
+      use_set(m, round);
+    OK(u.cuda.stream_synchronize(s));
+  }
+  use_set(m + 2, 1);
+  cr_assert_eq(waitpid(child, &status, 0), child);
+  cr_assert_eq(status, 0);
+  cr_assert(m[1] == 5 && m[3] == 1);
 }

@@ -6,6 +6,9 @@
 
 #include "tests/gpu/driver/use.h"
 
+TestSuite(driver_faults, .timeout = 60);
+TestSuite(driver_switches, .timeout = 60);
+
 static const uint32_t one[2] = {1, 1};
 
 /* The exit status of `work` in a child, which loads its own driver. */
@@ -13,8 +16,10 @@ static int in_child(void (*work)(int argument), int argument) {
   int status;
   const pid_t child = fork();
   cr_assert_geq(child, 0);
-  if (child == 0)
+  if (child == 0) {
+    alarm(60);
     work(argument);
+  }
   cr_assert_eq(waitpid(child, &status, 0), child);
   cr_assert(WIFEXITED(status));
   return WEXITSTATUS(status);
@@ -31,11 +36,11 @@ Test(driver_faults, illegal_address) {
   use_two(&u, "spin", t, m, use_address(m + 1));
   use_two(&u, "poke", s, own, 1); /* memory of the program, not registered */
   use_two(&u, "poke", s, m + 2, 1);
-  cr_assert_eq(u.cuda.stream_synchronize(s), ILLEGAL_ADDRESS);
+  cr_assert_eq(u.cuda.stream_synchronize(s), COLLI_CUDA_ERROR_ILLEGAL_ADDRESS);
   cr_assert_eq(own[0], 0);
-  cr_assert_eq(u.cuda.stream_query(t), ILLEGAL_ADDRESS);
-  cr_assert_eq(u.cuda.mem_alloc(&at, 16), ILLEGAL_ADDRESS);
-  cr_assert_eq(u.cuda.memset_d32_async(use_address(m), 0, 1, s), ILLEGAL_ADDRESS);
+  cr_assert_eq(u.cuda.stream_query(t), COLLI_CUDA_ERROR_ILLEGAL_ADDRESS);
+  cr_assert_eq(u.cuda.mem_alloc(&at, 16), COLLI_CUDA_ERROR_ILLEGAL_ADDRESS);
+  cr_assert_eq(u.cuda.memset_d32_async(use_address(m), 0, 1, s), COLLI_CUDA_ERROR_ILLEGAL_ADDRESS);
   OK(u.cuda.device_get_count(&count)); /* needs no context */
 }
 
@@ -46,7 +51,7 @@ Test(driver_faults, beyond_the_end) {
   use_two(&u, "poke", NULL, m + 2, 1);
   OK(u.cuda.stream_synchronize(NULL));
   use_two(&u, "poke", NULL, m + 3, 1);
-  cr_assert_eq(u.cuda.stream_synchronize(NULL), ILLEGAL_ADDRESS);
+  cr_assert_eq(u.cuda.stream_synchronize(NULL), COLLI_CUDA_ERROR_ILLEGAL_ADDRESS);
 }
 
 Test(driver_faults, registered_memory) {
@@ -68,14 +73,14 @@ Test(driver_faults, freed_memory) {
   OK(u.cuda.memset_d32_async(use_address(gone), 1, 1, s));
   OK(u.cuda.mem_free(use_address(gone)));
   use_set(m, 1);
-  cr_assert_eq(u.cuda.stream_synchronize(s), ILLEGAL_ADDRESS);
+  cr_assert_eq(u.cuda.stream_synchronize(s), COLLI_CUDA_ERROR_ILLEGAL_ADDRESS);
 }
 
 Test(driver_faults, trap) {
   use u;
   use_start(&u);
   OK(use_launch(&u, "stop", one, NULL, NULL));
-  cr_assert_eq(u.cuda.stream_synchronize(NULL), LAUNCH_FAILED);
+  cr_assert_eq(u.cuda.stream_synchronize(NULL), COLLI_CUDA_ERROR_LAUNCH_FAILED);
 }
 
 Test(driver_faults, other_process) {
@@ -83,8 +88,10 @@ Test(driver_faults, other_process) {
   int count;
   use_start(&u);
   const pid_t child = fork();
-  if (child == 0)
+  if (child == 0) {
+    alarm(60);
     _exit(u.cuda.device_get_count(&count));
+  }
   int status;
   cr_assert_eq(waitpid(child, &status, 0), child);
   cr_assert_eq(WEXITSTATUS(status), COLLI_CUDA_ERROR_NOT_INITIALIZED);
@@ -105,7 +112,7 @@ static colli_cu_result shift_by_8(const char *split) {
 }
 
 Test(driver_switches, whole_accesses) {
-  cr_assert_eq(shift_by_8("0"), MISALIGNED);
+  cr_assert_eq(shift_by_8("0"), COLLI_CUDA_ERROR_MISALIGNED_ADDRESS);
 }
 
 Test(driver_switches, split_accesses) {
@@ -145,7 +152,7 @@ Test(driver_switches, peers) {
   use_device(&u, 1);
   OK(u.cuda.module_load(&u.module, use_text, 0, NULL, NULL));
   use_two(&u, "poke", NULL, back, 6);
-  cr_assert_eq(u.cuda.stream_synchronize(NULL), ILLEGAL_ADDRESS);
+  cr_assert_eq(u.cuda.stream_synchronize(NULL), COLLI_CUDA_ERROR_ILLEGAL_ADDRESS);
   use_device(&u, 0); /* the other context is sound */
   OK(u.cuda.stream_synchronize(NULL));
 }
@@ -175,7 +182,7 @@ Test(driver_switches, resident_blocks) {
   OK(use_launch(&u, "spin", two, s, (void *[]){&flag, &out}));
   OK(u.cuda.module_get_function(&function, u.module, "signal"));
   cr_assert_eq(u.cuda.launch_cooperative(function, 4, 1, 1, 1, 1, 1, 0, t, (void *[]){&out}),
-               TOO_LARGE);
+               COLLI_CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
   u.rounds(5);
   OK(u.cuda.launch_cooperative(function, 2, 1, 1, 1, 1, 1, 0, t, (void *[]){&out}));
   OK(use_launch(&u, "signal", one, v, (void *[]){&(uint64_t){use_address(m + 2)}}));
@@ -186,44 +193,84 @@ Test(driver_switches, resident_blocks) {
   OK(u.cuda.stream_synchronize(t));
 }
 
-/* A call that a strict driver holds back. */
-typedef enum { ALLOCATES, CREATES_STREAM, LOADS_MODULE, OPENS_HANDLE, CALLS } strict_call;
+/* What the calls that a strict driver holds back work with. */
 typedef struct held_call {
   use *u;
-  strict_call call;
-  uint32_t *flag;
+  colli_cu_result (*call)(struct held_call *held);
+  uint32_t *flag, *memory, own[4];
+  void *pinned;
+  colli_cu_stream stream;
+  colli_cu_module module;
   colli_cu_result result;
   uint32_t flag_then;
 } held_call;
 
-static void *call_held(void *argument) {
-  held_call *held = argument;
-  use *u = held->u;
+static colli_cu_result allocates(held_call *h) {
   colli_cu_deviceptr at;
-  colli_cu_stream stream;
-  colli_cu_module module;
-  u->cuda.ctx_set_current(u->context);
-  if (held->call == ALLOCATES)
-    held->result = u->cuda.mem_alloc(&at, 16);
-  else if (held->call == CREATES_STREAM)
-    held->result = u->cuda.stream_create(&stream, 0, 0);
-  else if (held->call == LOADS_MODULE)
-    held->result = u->cuda.module_load(&module, use_text, 0, NULL, NULL);
-  else
-    held->result = u->cuda.ipc_open_mem_handle(&at, (colli_cu_ipc_handle){{0}}, 1); /* a bad one */
-  held->flag_then = __atomic_load_n(held->flag, __ATOMIC_SEQ_CST);
+  colli_cu_result result = h->u->cuda.mem_alloc(&at, 16);
+  h->memory = (uint32_t *)(uintptr_t)at;
+  return result;
+}
+static colli_cu_result frees(held_call *h) {
+  return h->u->cuda.mem_free(use_address(h->memory));
+}
+static colli_cu_result pins(held_call *h) {
+  return h->u->cuda.mem_host_alloc(&h->pinned, 16, 0);
+}
+static colli_cu_result unpins(held_call *h) {
+  return h->u->cuda.mem_free_host(h->pinned);
+}
+static colli_cu_result registers(held_call *h) {
+  return h->u->cuda.mem_host_register(h->own, sizeof(h->own), 0);
+}
+static colli_cu_result unregisters(held_call *h) {
+  return h->u->cuda.mem_host_unregister(h->own);
+}
+static colli_cu_result creates_stream(held_call *h) {
+  return h->u->cuda.stream_create(&h->stream, 0, 0);
+}
+static colli_cu_result loads_module(held_call *h) {
+  return h->u->cuda.module_load(&h->module, use_text, 0, NULL, NULL);
+}
+static colli_cu_result unloads_module(held_call *h) {
+  return h->u->cuda.module_unload(h->module);
+}
+/* These two have no handle of another process, so they fail, but late. */
+static colli_cu_result opens_handle(held_call *h) {
+  colli_cu_deviceptr at;
+  return h->u->cuda.ipc_open_mem_handle(&at, (colli_cu_ipc_handle){{0}}, 1) ==
+                 COLLI_CUDA_ERROR_INVALID_VALUE
+             ? COLLI_CUDA_SUCCESS
+             : COLLI_CUDA_ERROR_UNKNOWN;
+}
+static colli_cu_result closes_handle(held_call *h) {
+  return h->u->cuda.ipc_close_mem_handle(use_address(h->flag)) == COLLI_CUDA_ERROR_INVALID_VALUE
+             ? COLLI_CUDA_SUCCESS
+             : COLLI_CUDA_ERROR_UNKNOWN;
+}
+
+static void *call_held(void *argument) {
+  held_call *h = argument;
+  h->u->cuda.ctx_set_current(h->u->context);
+  h->result = h->call(h);
+  h->flag_then = __atomic_load_n(h->flag, __ATOMIC_SEQ_CST);
   return NULL;
 }
 
 Test(driver_switches, strict) {
   use u;
+  colli_cu_result (*const calls[])(held_call *) = {
+      allocates,      frees,        pins,           unpins,       registers,    unregisters,
+      creates_stream, loads_module, unloads_module, opens_handle, closes_handle};
   setenv("GPU_STRICT", "1", 1);
   use_start(&u);
   uint32_t *m = use_memory(&u, 2);
   colli_cu_stream s = use_stream(&u);
-  for (strict_call call = ALLOCATES; call < CALLS; call++) {
-    held_call held = {.u = &u, .call = call, .flag = m, .result = UNKNOWN};
+  held_call held = {.u = &u, .flag = m};
+  for (size_t i = 0; i < sizeof(calls) / sizeof(*calls); i++) {
     pthread_t thread;
+    held.call = calls[i];
+    held.result = COLLI_CUDA_ERROR_UNKNOWN;
     use_set(m, 0);
     use_two(&u, "spin", s, m, use_address(m + 1));
     cr_assert_eq(pthread_create(&thread, NULL, call_held, &held), 0);
@@ -232,8 +279,8 @@ Test(driver_switches, strict) {
     cr_assert_eq(u.cuda.stream_query(s), COLLI_CUDA_ERROR_NOT_READY);
     use_set(m, 1);
     pthread_join(thread, NULL);
-    cr_assert_eq(held.result, call == OPENS_HANDLE ? COLLI_CUDA_ERROR_INVALID_VALUE : 0);
-    cr_assert_eq(held.flag_then, 1);
+    cr_assert_eq(held.result, COLLI_CUDA_SUCCESS, "call %zu", i);
+    cr_assert_eq(held.flag_then, 1, "call %zu", i);
   }
 }
 
@@ -296,6 +343,48 @@ Test(driver_switches, races) {
   cr_assert_eq(u.take_races(), 0);
 }
 
+/* Makes the same race often, then another one, and writes what is told to `path`. */
+static void make_races(const char *path) {
+  use u;
+  const uint32_t size[2] = {1, 2}, two[2] = {2, 1};
+  CHECK(freopen(path, "w", stderr));
+  setenv("GPU_MODEL", "races", 1);
+  use_start(&u);
+  uint32_t *m = use_memory(&u, 100), value = 1;
+  uint64_t at = use_address(m), flag = use_address(m + 64), out = use_address(m + 96);
+  for (int i = 0; i < 40; i++)
+    OK(use_launch(&u, "poke", size, NULL, (void *[]){&at, &value}));
+  OK(use_launch(&u, "pass", two, NULL, (void *[]){&at, &flag, &out}));
+  OK(u.cuda.stream_synchronize(NULL));
+  CHECK(u.take_races() > 40);
+  fclose(stderr);
+}
+
+Test(driver_switches, each_race_is_told_once) {
+  char path[] = "/tmp/fake_gpu_races.XXXXXX", line[512];
+  int status, told[2] = {0};
+  const int fd = mkstemp(path);
+  cr_assert_geq(fd, 0);
+  close(fd);
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(60);
+    make_races(path);
+    _exit(0);
+  }
+  cr_assert_eq(waitpid(child, &status, 0), child);
+  FILE *file = fopen(path, "r");
+  cr_assert(file);
+  while (fgets(line, sizeof(line), file)) {
+    told[0] += strstr(line, "race: kernel poke") != NULL;
+    told[1] += strstr(line, "race: kernel pass") != NULL;
+  }
+  fclose(file);
+  unlink(path);
+  cr_assert_eq(status, 0);
+  cr_assert(told[0] == 1 && told[1] == 1, "%d %d", told[0], told[1]);
+}
+
 Test(driver_switches, no_races) {
   use u;
   race(&u, 1);
@@ -315,7 +404,7 @@ static void calls_until_failure(int fail) {
           : strstr(error.message, "cuDriverGetVersion failed with error 999") ? 2
                                                                               : 100);
   for (call = 3; call < 20; call++)
-    if (cuda.device_get_count(&count) == UNKNOWN)
+    if (cuda.device_get_count(&count) == COLLI_CUDA_ERROR_UNKNOWN)
       break;
   _exit(call);
 }

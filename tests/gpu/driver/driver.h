@@ -14,8 +14,9 @@
  *                 "0110" for two devices ("all")
  *   GPU_QUEUES    queues of a device (32)
  *   GPU_RESIDENT  blocks that a device can run at the same time, of all kernels together (64)
- *   GPU_STRICT=1  what allocates, frees, loads a module, creates a stream or opens a handle waits
- *                 until all kernels that were launched have ended, as real drivers may do
+ *   GPU_STRICT=1  what allocates, frees, pins, registers, loads or unloads a module, creates a
+ *                 stream, opens or closes a handle waits until all kernels that were launched have
+ *                 ended, as real drivers may do
  *   GPU_SPLIT=1   accesses of 16 bytes become two of 8
  *   GPU_MODEL     plain, weak or races, see gpu_run.h. A race is written to stderr; if the program
  *                 does not take the races (fake_gpu_take_races()), its exit status is 66. A kernel
@@ -26,9 +27,14 @@
  *   GPU_FAIL=n    the n-th call returns CUDA_ERROR_UNKNOWN; cuInit() is call 1; the texts of errors
  *                 and cuGetProcAddress() do not count
  *
- * Refused (CUDA_ERROR_NOT_SUPPORTED): cuMemCreate() and all that maps what it makes,
- * handles of address ranges, flushing RDMA writes, user objects; capture of streams; the per-thread
- * default stream; `extra` of a launch; thread-block clusters.
+ * Capture of streams is stricter than CUDA's documentation where that says little: what GPU_STRICT
+ * would hold back, and queries and waits of all streams and events, count as potentially unsafe
+ * calls. A launch of a graph puts what a stream captured into one stream, and these wait for each
+ * other as the graph says; the first is that of the launch.
+ *
+ * Refused (CUDA_ERROR_NOT_SUPPORTED): handles of address ranges (dma-buf); flushing RDMA writes;
+ * the per-thread default stream; the launch of a graph in a stream that is captured; `extra` of a
+ * launch; thread-block clusters.
  */
 #ifndef TESTS_GPU_DRIVER_H
 #define TESTS_GPU_DRIVER_H
@@ -40,25 +46,15 @@
 #include "libcoll/gpu/cuda_abi.h"
 #include "libcoll/gpu/cuda_entries.h"
 #include "tests/gpu/device/gpu_run.h"
-
-/* Errors that libcoll does not name. */
-enum {
-  ERROR_INVALID_DEVICE = 101,
-  ERROR_INVALID_PTX = 218,
-  ERROR_INVALID_HANDLE = 400,
-  ERROR_NOT_FOUND = 500,
-  ERROR_ILLEGAL_ADDRESS = 700,
-  ERROR_HOST_MEMORY_NOT_REGISTERED = 713,
-  ERROR_MISALIGNED_ADDRESS = 716,
-  ERROR_LAUNCH_FAILED = 719,
-  ERROR_COOPERATIVE_LAUNCH_TOO_LARGE = 720,
-  ERROR_UNKNOWN = 999
-};
+#include "tests/gpu/driver/extra.h"
 
 enum { MOST_DEVICES = 16, MOST_QUEUES = 128, RACES_STATUS = 66, PEERS_TEXT = 300 };
 
 typedef struct driver_op driver_op;
 typedef struct driver_module driver_module;
+typedef struct driver_node driver_node;
+typedef struct driver_capture driver_capture;
+typedef struct driver_user_object driver_user_object;
 
 /* The primary context of a device; there are no others. */
 typedef struct driver_context {
@@ -69,7 +65,7 @@ typedef struct driver_context {
 } driver_context;
 
 /* What handles point to. It remains until nothing uses it and its owner has destroyed it. */
-typedef enum { STREAM = 1, EVENT, MODULE } driver_kind;
+typedef enum { STREAM = 1, EVENT, MODULE, GRAPH, EXEC, USER_OBJECT, ALLOCATION } driver_kind;
 typedef struct driver_object {
   driver_kind kind;
   driver_context *context;
@@ -78,18 +74,29 @@ typedef struct driver_object {
   struct driver_object *next;
 } driver_object;
 
+/* Nodes of a graph. */
+typedef struct driver_nodes {
+  driver_node **node;
+  int count, room;
+} driver_nodes;
+
 typedef struct driver_stream {
   driver_object object; /* first */
   int queue;
   bool legacy; /* the default stream: each other stream that is not `apart` waits for it */
   bool apart;  /* CU_STREAM_NON_BLOCKING */
   uint64_t queued, done;
+  driver_capture *capture; /* NULL: what is submitted is executed */
+  driver_nodes after;      /* what the next node of the capture comes after */
+  int lane;                /* this stream's number in the capture */
 } driver_stream;
 
 typedef struct driver_event {
   driver_object object;  /* first */
   driver_stream *stream; /* where it was recorded last, or NULL */
   uint64_t position;     /* operations of that stream that must have ended */
+  uint64_t capture;      /* the capture in which it was recorded last, or 0 */
+  driver_nodes after;    /* its place in that capture */
 } driver_event;
 
 typedef struct driver_function {
@@ -104,24 +111,53 @@ struct driver_module {
   driver_function *functions; /* one for each kernel */
 };
 
-typedef enum { DEVICE_MEMORY, OPENED_MEMORY, PINNED_MEMORY, REGISTERED_MEMORY } memory_kind;
+/* Memory that cuMemCreate() made. */
+typedef struct driver_allocation {
+  driver_object object; /* first; its context is that of the device, its users are mappings */
+  int fd;               /* of a file with the memory */
+  size_t bytes;
+  int handle_types; /* in which it may be exported */
+  uint64_t references;
+} driver_allocation;
+
+typedef enum {
+  DEVICE_MEMORY,
+  OPENED_MEMORY,
+  MAPPED_MEMORY, /* of an allocation */
+  PINNED_MEMORY, /* from here on: of the host */
+  REGISTERED_MEMORY,
+  RESERVED_ADDRESSES /* no memory; only among those of `reserved` and `freed` */
+} memory_kind;
 
 /* A range of addresses that devices can access. */
 typedef struct driver_memory {
   memory_kind kind;
   uint64_t at;
-  size_t bytes, mapped_bytes;
-  driver_context *context; /* whose it is, or who opened it */
-  int owner;               /* device where it lies; of another process if it was opened */
+  size_t bytes;
+  uint64_t mapped_at; /* what the system has to unmap */
+  size_t mapped_bytes;
+  driver_context *context; /* whose it is, or who opened it; NULL for mapped memory */
   int fd;
   uint64_t id;
   unsigned sync_memops;
-  int opened;                 /* how often */
-  uint64_t inode;             /* of the file that it lies in, which no other memory ever has */
-  struct driver_memory *next; /* of those that were freed */
+  int opened;     /* how often */
+  uint64_t inode; /* of the file that it lies in, which no other memory ever has */
+  driver_allocation *allocation;
+  uint32_t readable, writable; /* mapped memory: devices that may access it, a bit each */
+  struct driver_memory *next;  /* of those that are reserved, or were freed */
 } driver_memory;
 
-typedef enum { KERNEL, WAIT_VALUE, WRITE_VALUE, COPY, FILL, HOST, RECORD, WAIT_EVENT } op_kind;
+typedef enum {
+  KERNEL,
+  WAIT_VALUE,
+  WRITE_VALUE,
+  COPY,
+  FILL,
+  HOST,
+  RECORD,
+  WAIT_EVENT,
+  WAIT_OUTSIDE /* in graphs: for an event as it is recorded when the graph is launched */
+} op_kind;
 
 /* What a stream does. */
 struct driver_op {
@@ -144,6 +180,63 @@ struct driver_op {
   void *params;
   bool cooperative;
   gpu_run *run;
+  driver_event *event;  /* WAIT_OUTSIDE */
+  driver_object *graph; /* to which `params` belong, or NULL */
+};
+
+/* A node of a graph. */
+struct driver_node {
+  driver_op op;
+  driver_context *context;
+  int lane;              /* nodes of a lane run in one stream */
+  driver_nodes after;    /* nodes that come before it */
+  bool joined;           /* the end of the capture comes after it */
+  driver_stream *stream; /* in the launch that is being submitted: where it is */
+  uint64_t position;
+};
+
+/* References to a user object. */
+typedef struct driver_hold {
+  driver_user_object *of;
+  unsigned count;
+  struct driver_hold *next;
+} driver_hold;
+
+typedef struct driver_graph {
+  driver_object object; /* first; executable graphs and launches are its users */
+  driver_nodes nodes;   /* each after those that it comes after */
+  int lanes;
+  bool capturing;
+  driver_hold *holds;
+} driver_graph;
+
+/* An executable graph. */
+typedef struct driver_exec {
+  driver_object object; /* first */
+  driver_graph *graph;
+  driver_stream **lanes; /* NULL until it is needed */
+  driver_stream *last;   /* where it was launched last, or NULL */
+  uint64_t position;
+} driver_exec;
+
+/* What a program wants to be told the end of. */
+struct driver_user_object {
+  driver_object object; /* first */
+  colli_cu_host_fn destroy;
+  void *argument;
+  uint64_t references;
+  driver_user_object *next; /* of those without references */
+};
+
+/* Streams that are captured together. */
+struct driver_capture {
+  uint64_t id;
+  colli_cu_capture_mode mode;
+  pthread_t thread; /* that began it */
+  driver_stream *origin;
+  driver_graph *graph;
+  bool invalidated;
+  driver_capture *next;
 };
 
 typedef struct driver_queue {
@@ -183,11 +276,15 @@ typedef struct driver_state {
   int held_back;                     /* calls that wait because of GPU_STRICT */
   int running_device;                /* whose kernel the worker runs now */
   gpu_world *world;
-  uint64_t races, races_told, races_taken;
+  uint64_t races, races_taken;
+  int races_told;
   driver_object *objects;
-  driver_memory **memory; /* by address */
+  driver_capture *captures;
+  driver_user_object *unused; /* to be destroyed */
+  driver_memory **memory;     /* by address */
   int nmemory, memory_room;
   driver_memory *freed; /* not unmapped yet */
+  driver_memory *reserved;
   uint64_t ids;
   driver_device devices[MOST_DEVICES];
 } driver_state;
@@ -206,14 +303,21 @@ colli_cu_result driver_enter(void);
 /* The same for calls that need a current context without errors. */
 colli_cu_result driver_enter_context(driver_context **context);
 
-/* The same for calls about a stream; NULL is the default stream of the current context. */
+/*
+ * The same for calls that allocate, free, load and the like: a capture may forbid them, and
+ * GPU_STRICT holds them back until no kernel is left.
+ */
+colli_cu_result driver_enter_heavy(driver_context **context);
+
+/* The same for calls that ask about a stream; NULL is the default stream of the current context. */
+colli_cu_result driver_enter_info(colli_cu_stream handle, driver_stream **stream);
+
+/* The same for calls that use a stream, which must not be a default stream that would have to wait
+ * for a capture. */
 colli_cu_result driver_enter_stream(colli_cu_stream handle, driver_stream **stream);
 
 /* Ends a call: releases the lock. Returns its argument. */
 colli_cu_result driver_leave(colli_cu_result result);
-
-/* With GPU_STRICT, waits until no kernel is left. */
-void driver_hold_back(void);
 
 /* Adds an object; NULL if memory is short. */
 void *driver_object_add(driver_kind kind, size_t bytes, driver_context *context);
@@ -233,10 +337,19 @@ driver_device *driver_device_of(const driver_context *context);
 /* Whether a device can access another one's memory. */
 bool driver_can_access(const driver_state *state, int device, int peer);
 
+/* ---- driver_stream.c ---- */
+
+/* Adds a stream, which waits for no default stream if it is `apart`; NULL if memory is short. */
+driver_stream *driver_stream_add(driver_context *context, bool apart);
+
 /* ---- driver_memory.c ---- */
 
 /* The range that has all these bytes, or NULL. */
 driver_memory *driver_memory_find(uint64_t at, size_t bytes);
+
+/* Whether ranges have all these bytes, one after the other if need be, and a device may access
+ * them. */
+bool driver_memory_has(uint64_t at, size_t bytes);
 
 /* Whether a range begins, ends or lies between these addresses. */
 bool driver_memory_overlaps(uint64_t at, size_t bytes);
@@ -248,6 +361,9 @@ bool driver_memory_add(const driver_memory *fields);
 /* Takes a range out; it is unmapped when no kernel runs. */
 void driver_memory_remove(driver_memory *memory);
 
+/* Unmaps addresses when no kernel runs. */
+void driver_memory_unmap_later(driver_memory *memory);
+
 /* Unmaps what was removed. */
 void driver_memory_unmap_freed(void);
 
@@ -256,7 +372,7 @@ bool driver_memory_allowed(void *context, uint64_t address, size_t bytes, bool w
 
 /* ---- driver_queue.c ---- */
 
-/* Appends a copy of an operation to a stream. */
+/* Appends a copy of an operation to a stream, or to the graph that is captured there. */
 colli_cu_result driver_submit(driver_stream *stream, const driver_op *fields);
 
 /* Waits until so many operations of a stream have ended; the error of its context, if there is one.
@@ -282,8 +398,41 @@ typedef enum { OP_WAITS, OP_GOES_ON, OP_ENDS } op_progress;
 /* Executes a part of an operation or all of it. May release the lock meanwhile. */
 op_progress driver_run(driver_op *op);
 
-/* Writes the races to stderr that were found since the last call. */
-void driver_tell_races(void);
+/* ---- driver_capture.c ---- */
+
+/* The error of a call that is potentially unsafe while streams are captured: forbidden, then it
+ * invalidates what forbids it; or success. */
+colli_cu_result driver_capture_unsafe(void);
+
+/* The error of a call that a capture of this stream cannot have, and invalidates it; or success. */
+colli_cu_result driver_capture_conflict(const driver_stream *stream);
+
+/* Whether a stream is a default one, and a stream that it would wait for is captured. */
+driver_capture *driver_capture_implied(const driver_stream *stream);
+
+/* Records an event in a stream that is captured. */
+colli_cu_result driver_capture_record(driver_stream *stream, driver_event *event);
+
+/* Lets a stream wait for an event, where one of them at least is in a capture. */
+colli_cu_result driver_capture_wait(driver_stream *stream, driver_event *event, unsigned flags);
+
+/* The error of a call that asks for the state of an event of a capture; or success. */
+colli_cu_result driver_capture_event(const driver_event *event);
+
+/* ---- driver_graph.c ---- */
+
+/* Adds those of `from` that are missing; false if memory is short. */
+bool driver_nodes_join(driver_nodes *to, const driver_nodes *from);
+
+/* Appends an operation to the graph that is captured in a stream. */
+colli_cu_result driver_graph_add(driver_stream *stream, const driver_op *op);
+
+/* Frees what belongs to a graph, or an executable one. */
+void driver_graph_free(driver_graph *graph);
+void driver_exec_free(driver_exec *exec);
+
+/* Destroys the user objects without references; false if there are none. May release the lock. */
+bool driver_user_objects_end(void);
 
 /* ---- what the library exports ---- */
 
@@ -291,6 +440,7 @@ void driver_tell_races(void);
 #define DRIVER_DECLARE(field, name, suffix, version, arguments)                                    \
   colli_cu_result name##suffix arguments;
 COLLI_CUDA_ENTRIES(DRIVER_DECLARE)
+FAKE_CUDA_EXTRA(DRIVER_DECLARE)
 #undef DRIVER_DECLARE
 
 colli_cu_result cuGetProcAddress_v2(const char *name, void **function, int version, uint64_t flags,

@@ -1,4 +1,5 @@
-/* driver_copy.c: copies and fills. */
+/* driver_copy.c: copies and fills. Copies reach the memory of all devices, as CUDA's do: without
+ * access of peers they go through the host. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,15 +16,15 @@ static colli_cu_result copy(colli_cu_stream handle, driver_op *op) {
     return result;
   if (!op->bytes)
     return driver_leave(COLLI_CUDA_SUCCESS);
-  const driver_memory *to = driver_memory_find(op->to, op->bytes);
-  const driver_memory *from = driver_memory_find(op->from, op->bytes);
+  const bool to = driver_memory_has(op->to, op->bytes);
+  const bool from = driver_memory_has(op->from, op->bytes);
   if ((!to && driver_memory_overlaps(op->to, op->bytes)) ||
       (!from && driver_memory_overlaps(op->from, op->bytes)) || (!to && !from))
     return driver_leave(COLLI_CUDA_ERROR_INVALID_VALUE);
   op->kind = COPY;
-  op->check_to = to != NULL;
-  op->check_from = from != NULL;
-  if (!from) {
+  op->check_to = to;
+  op->check_from = from;
+  if (!from && !stream->capture) { /* a graph reads when it runs */
     op->staged = malloc(op->bytes);
     if (!op->staged)
       return driver_leave(COLLI_CUDA_ERROR_OUT_OF_MEMORY);
@@ -32,7 +33,7 @@ static colli_cu_result copy(colli_cu_stream handle, driver_op *op) {
   result = driver_submit(stream, op);
   if (result != COLLI_CUDA_SUCCESS)
     free(op->staged);
-  else if (!to)
+  else if (!to && !stream->capture)
     result = driver_drain(stream, stream->queued);
   return driver_leave(result);
 }
@@ -52,6 +53,11 @@ colli_cu_result cuMemcpyDtoHAsync_v2(void *to, colli_cu_deviceptr from, size_t b
   return cuMemcpyAsync((uint64_t)(uintptr_t)to, from, bytes, stream);
 }
 
+colli_cu_result cuMemcpyDtoDAsync_v2(colli_cu_deviceptr to, colli_cu_deviceptr from, size_t bytes,
+                                     colli_cu_stream stream) {
+  return cuMemcpyAsync(to, from, bytes, stream);
+}
+
 colli_cu_result cuMemsetD32Async(colli_cu_deviceptr at, unsigned value, size_t count,
                                  colli_cu_stream handle) {
   driver_stream *stream;
@@ -60,7 +66,7 @@ colli_cu_result cuMemsetD32Async(colli_cu_deviceptr at, unsigned value, size_t c
     return result;
   if (!count)
     return driver_leave(COLLI_CUDA_SUCCESS);
-  if (at % 4 || count > SIZE_MAX / 4 || !driver_memory_find(at, count * 4))
+  if (at % 4 || count > SIZE_MAX / 4 || !driver_memory_has(at, count * 4))
     return driver_leave(COLLI_CUDA_ERROR_INVALID_VALUE);
   const driver_op op = {
       .kind = FILL, .to = at, .check_to = true, .bytes = count * 4, .value = value};

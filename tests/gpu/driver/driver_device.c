@@ -1,12 +1,11 @@
-/* driver_device.c: devices, their attributes and contexts, peers, names of errors. */
+/* driver_device.c: devices, their attributes and contexts, peers. */
 #include <stdio.h>
 #include <string.h>
 
 #include "driver.h"
 
-/* The current context of each thread, and how it treats captures: CUDA's driver keeps them so. */
+/* The current context of each thread: CUDA's driver keeps it so. */
 static _Thread_local driver_context *current;
-static _Thread_local colli_cu_capture_mode capture_mode;
 
 driver_context *driver_current(void) {
   return current;
@@ -32,7 +31,7 @@ bool driver_can_access(const driver_state *state, int device, int peer) {
 static colli_cu_result enter_device(colli_cu_device device) {
   colli_cu_result result = driver_enter();
   if (result == COLLI_CUDA_SUCCESS && !exists(device))
-    result = driver_leave(ERROR_INVALID_DEVICE);
+    result = driver_leave(COLLI_CUDA_ERROR_INVALID_DEVICE);
   return result;
 }
 
@@ -68,10 +67,11 @@ static int attribute_of(colli_cu_device_attribute attribute) {
   case COLLI_CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
     return 7;
   case COLLI_CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH:
-    return 1;
-  case COLLI_CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR:
   case COLLI_CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:
+    return 1;
   case COLLI_CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED:
+    return !driver_get()->settings.no_ipc;
+  case COLLI_CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR:
   case COLLI_CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED:
   case COLLI_CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS:
   case COLLI_CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING:
@@ -204,7 +204,7 @@ colli_cu_result cuDeviceCanAccessPeer(int *can, colli_cu_device device, colli_cu
   if (result != COLLI_CUDA_SUCCESS)
     return result;
   if (!exists(device) || !exists(peer))
-    return driver_leave(ERROR_INVALID_DEVICE);
+    return driver_leave(COLLI_CUDA_ERROR_INVALID_DEVICE);
   *can = driver_can_access(driver_get(), device, peer);
   return driver_leave(COLLI_CUDA_SUCCESS);
 }
@@ -215,7 +215,7 @@ colli_cu_result cuDeviceGetP2PAttribute(int *value, colli_cu_p2p_attribute attri
   if (result != COLLI_CUDA_SUCCESS)
     return result;
   if (!exists(from) || !exists(to) || from == to)
-    return driver_leave(ERROR_INVALID_DEVICE);
+    return driver_leave(COLLI_CUDA_ERROR_INVALID_DEVICE);
   *value = driver_can_access(driver_get(), from, to);
   if (attribute == COLLI_CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK)
     *value = 0;
@@ -223,72 +223,4 @@ colli_cu_result cuDeviceGetP2PAttribute(int *value, colli_cu_p2p_attribute attri
            attribute != COLLI_CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED)
     result = COLLI_CUDA_ERROR_INVALID_VALUE;
   return driver_leave(result);
-}
-
-colli_cu_result cuThreadExchangeStreamCaptureMode(colli_cu_capture_mode *mode) {
-  colli_cu_result result = driver_enter();
-  if (result != COLLI_CUDA_SUCCESS)
-    return result;
-  const colli_cu_capture_mode former = capture_mode;
-  capture_mode = *mode;
-  *mode = former;
-  return driver_leave(COLLI_CUDA_SUCCESS);
-}
-
-/* A name of an error and what it means. */
-typedef struct error_text {
-  colli_cu_result error;
-  const char *name, *text;
-} error_text;
-
-static const error_text errors[] = {
-    {COLLI_CUDA_SUCCESS, "CUDA_SUCCESS", "no error"},
-    {COLLI_CUDA_ERROR_INVALID_VALUE, "CUDA_ERROR_INVALID_VALUE", "invalid argument"},
-    {COLLI_CUDA_ERROR_OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"},
-    {COLLI_CUDA_ERROR_NOT_INITIALIZED, "CUDA_ERROR_NOT_INITIALIZED", "initialization error"},
-    {COLLI_CUDA_ERROR_DEINITIALIZED, "CUDA_ERROR_DEINITIALIZED", "driver shutting down"},
-    {COLLI_CUDA_ERROR_NO_DEVICE, "CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"},
-    {ERROR_INVALID_DEVICE, "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"},
-    {COLLI_CUDA_ERROR_INVALID_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
-    {COLLI_CUDA_ERROR_PEER_ACCESS_UNSUPPORTED, "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED",
-     "peer access is not supported between these two devices"},
-    {ERROR_INVALID_PTX, "CUDA_ERROR_INVALID_PTX", "a PTX JIT compilation failed"},
-    {ERROR_INVALID_HANDLE, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"},
-    {ERROR_NOT_FOUND, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
-    {COLLI_CUDA_ERROR_NOT_READY, "CUDA_ERROR_NOT_READY", "device not ready"},
-    {ERROR_ILLEGAL_ADDRESS, "CUDA_ERROR_ILLEGAL_ADDRESS",
-     "an illegal memory access was encountered"},
-    {COLLI_CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED, "CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED",
-     "peer access is already enabled"},
-    {COLLI_CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, "CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED",
-     "part or all of the requested memory range is already mapped"},
-    {ERROR_HOST_MEMORY_NOT_REGISTERED, "CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED",
-     "pointer does not correspond to a registered memory region"},
-    {ERROR_MISALIGNED_ADDRESS, "CUDA_ERROR_MISALIGNED_ADDRESS", "misaligned address"},
-    {ERROR_LAUNCH_FAILED, "CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"},
-    {ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, "CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE",
-     "too many blocks in cooperative launch"},
-    {COLLI_CUDA_ERROR_NOT_PERMITTED, "CUDA_ERROR_NOT_PERMITTED", "operation not permitted"},
-    {COLLI_CUDA_ERROR_NOT_SUPPORTED, "CUDA_ERROR_NOT_SUPPORTED", "operation not supported"},
-    {ERROR_UNKNOWN, "CUDA_ERROR_UNKNOWN", "unknown error"},
-};
-
-/* Finds an error; NULL if there is no such error. */
-static const error_text *find_error(colli_cu_result error) {
-  for (size_t i = 0; i < sizeof(errors) / sizeof(*errors); i++)
-    if (errors[i].error == error)
-      return &errors[i];
-  return NULL;
-}
-
-colli_cu_result cuGetErrorName(colli_cu_result error, const char **text) {
-  const error_text *found = find_error(error);
-  *text = found ? found->name : NULL;
-  return found ? COLLI_CUDA_SUCCESS : COLLI_CUDA_ERROR_INVALID_VALUE;
-}
-
-colli_cu_result cuGetErrorString(colli_cu_result error, const char **text) {
-  const error_text *found = find_error(error);
-  *text = found ? found->text : NULL;
-  return found ? COLLI_CUDA_SUCCESS : COLLI_CUDA_ERROR_INVALID_VALUE;
 }

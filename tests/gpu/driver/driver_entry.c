@@ -14,8 +14,8 @@ typedef struct entry {
 } entry;
 
 #define ENTRY(field, name, suffix, version, arguments) {#name, (any_fn)name##suffix, version},
-static const entry entries[] = {
-    COLLI_CUDA_ENTRIES(ENTRY){"cuGetProcAddress", (any_fn)cuGetProcAddress_v2, 12000}};
+static const entry entries[] = {COLLI_CUDA_ENTRIES(ENTRY) FAKE_CUDA_EXTRA(ENTRY){
+    "cuGetProcAddress", (any_fn)cuGetProcAddress_v2, 12000}};
 
 colli_cu_result cuGetProcAddress_v2(const char *name, void **function, int version, uint64_t flags,
                                     colli_cu_query_result *found) {
@@ -34,5 +34,5 @@ colli_cu_result cuGetProcAddress_v2(const char *name, void **function, int versi
   }
   if (found)
     *found = status;
-  return *function || found ? COLLI_CUDA_SUCCESS : ERROR_NOT_FOUND;
+  return *function || found ? COLLI_CUDA_SUCCESS : COLLI_CUDA_ERROR_NOT_FOUND;
 }

@@ -37,6 +37,23 @@ bool driver_memory_overlaps(uint64_t at, size_t bytes) {
   return i < s->nmemory && s->memory[i]->at < at + bytes;
 }
 
+/* Whether a copy may use a range: what is mapped needs a device that may access it. */
+static bool is_accessible(const driver_memory *m) {
+  return m->kind != MAPPED_MEMORY || m->readable;
+}
+
+bool driver_memory_has(uint64_t at, size_t bytes) {
+  const driver_memory *m;
+  while ((m = driver_memory_find(at, 1)) && is_accessible(m)) {
+    const size_t rest = m->at + m->bytes - at;
+    if (bytes <= rest)
+      return true;
+    at += rest;
+    bytes -= rest;
+  }
+  return false;
+}
+
 /* Makes room for one range more. */
 static bool grow(driver_state *s) {
   if (s->nmemory < s->memory_room)
@@ -51,24 +68,21 @@ static bool grow(driver_state *s) {
 }
 
 /* Gives a range back to the system. */
-static void unmap(driver_memory *m) {
-  if (m->kind != REGISTERED_MEMORY)
-    munmap((void *)(uintptr_t)m->at, m->mapped_bytes);
+static void unmap(const driver_memory *m) {
+  if (m->mapped_bytes)
+    munmap((void *)(uintptr_t)m->mapped_at, m->mapped_bytes);
   if (m->fd >= 0)
     close(m->fd);
-  free(m);
 }
 
 bool driver_memory_add(const driver_memory *fields) {
   driver_state *s = driver_get();
-  driver_memory *m = malloc(sizeof(*m));
-  if (!m)
-    return false;
-  *m = *fields;
-  if (!grow(s)) {
-    unmap(m);
+  driver_memory *m = grow(s) ? malloc(sizeof(*m)) : NULL;
+  if (!m) {
+    unmap(fields);
     return false;
   }
+  *m = *fields;
   m->id = ++s->ids;
   const int i = index_of(s, m->at);
   memmove(s->memory + i + 1, s->memory + i, (size_t)(s->nmemory - i) * sizeof(*s->memory));
@@ -82,6 +96,11 @@ void driver_memory_remove(driver_memory *memory) {
   const int i = index_of(s, memory->at);
   s->nmemory--;
   memmove(s->memory + i, s->memory + i + 1, (size_t)(s->nmemory - i) * sizeof(*s->memory));
+  driver_memory_unmap_later(memory);
+}
+
+void driver_memory_unmap_later(driver_memory *memory) {
+  driver_state *s = driver_get();
   memory->next = s->freed;
   s->freed = memory;
   pthread_cond_broadcast(&s->work);
@@ -93,20 +112,23 @@ void driver_memory_unmap_freed(void) {
   while ((m = s->freed)) {
     s->freed = m->next;
     unmap(m);
+    free(m);
   }
 }
 
 bool driver_memory_allowed(void *unused, uint64_t address, size_t bytes, bool write) {
   driver_state *s = driver_get();
   (void)unused;
-  (void)write;
   pthread_mutex_lock(&s->lock);
   const driver_memory *m = driver_memory_find(address, bytes);
   const int device = s->running_device;
   bool allowed = m != NULL;
+  if (m && m->kind == MAPPED_MEMORY)
+    allowed = (write ? m->writable : m->readable) >> device & 1;
   if (m && (m->kind == DEVICE_MEMORY || m->kind == OPENED_MEMORY)) {
     const uint32_t peers = s->devices[device].context.peers;
-    allowed = m->context->device == device || (m->kind == DEVICE_MEMORY && peers >> m->owner & 1);
+    allowed = m->context->device == device ||
+              (m->kind == DEVICE_MEMORY && peers >> m->context->device & 1);
   }
   pthread_mutex_unlock(&s->lock);
   return allowed;
@@ -127,7 +149,7 @@ static bool map_device_memory(driver_memory *m) {
   if (ftruncate(m->fd, (off_t)m->mapped_bytes) == 0 && fstat(m->fd, &is) == 0)
     at = mmap(NULL, m->mapped_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, m->fd, 0);
   m->inode = is.st_ino;
-  m->at = (uint64_t)(uintptr_t)at;
+  m->at = m->mapped_at = (uint64_t)(uintptr_t)at;
   if (at != MAP_FAILED)
     return true;
   close(m->fd);
@@ -136,15 +158,11 @@ static bool map_device_memory(driver_memory *m) {
 
 colli_cu_result cuMemAlloc_v2(colli_cu_deviceptr *at, size_t bytes) {
   driver_context *context;
-  colli_cu_result result = driver_enter_context(&context);
+  colli_cu_result result = driver_enter_heavy(&context);
   if (result != COLLI_CUDA_SUCCESS)
     return result;
-  driver_hold_back();
-  driver_memory m = {.kind = DEVICE_MEMORY,
-                     .bytes = bytes,
-                     .mapped_bytes = pages(bytes),
-                     .context = context,
-                     .owner = context->device};
+  driver_memory m = {
+      .kind = DEVICE_MEMORY, .bytes = bytes, .mapped_bytes = pages(bytes), .context = context};
   if (!bytes)
     return driver_leave(COLLI_CUDA_ERROR_INVALID_VALUE);
   if (bytes > SIZE_MAX / 2 || !map_device_memory(&m) || !driver_memory_add(&m))
@@ -156,10 +174,9 @@ colli_cu_result cuMemAlloc_v2(colli_cu_deviceptr *at, size_t bytes) {
 /* Frees memory of a kind, by its first address. */
 static colli_cu_result release(uint64_t at, memory_kind kind, colli_cu_result otherwise) {
   driver_context *context;
-  colli_cu_result result = driver_enter_context(&context);
+  colli_cu_result result = driver_enter_heavy(&context);
   if (result != COLLI_CUDA_SUCCESS)
     return result;
-  driver_hold_back();
   driver_memory *m = driver_memory_find(at, 1);
   if (!m || m->at != at || m->kind != kind)
     return driver_leave(otherwise);
@@ -173,10 +190,9 @@ colli_cu_result cuMemFree_v2(colli_cu_deviceptr at) {
 
 colli_cu_result cuMemHostAlloc(void **at, size_t bytes, unsigned flags) {
   driver_context *context;
-  colli_cu_result result = driver_enter_context(&context);
+  colli_cu_result result = driver_enter_heavy(&context);
   if (result != COLLI_CUDA_SUCCESS)
     return result;
-  driver_hold_back();
   if (!bytes || flags & ~7u)
     return driver_leave(COLLI_CUDA_ERROR_INVALID_VALUE);
   void *mapped = bytes > SIZE_MAX / 2 ? MAP_FAILED
@@ -185,9 +201,9 @@ colli_cu_result cuMemHostAlloc(void **at, size_t bytes, unsigned flags) {
   const driver_memory m = {.kind = PINNED_MEMORY,
                            .at = (uint64_t)(uintptr_t)mapped,
                            .bytes = bytes,
+                           .mapped_at = (uint64_t)(uintptr_t)mapped,
                            .mapped_bytes = pages(bytes),
                            .context = context,
-                           .owner = context->device,
                            .fd = -1};
   if (mapped == MAP_FAILED || !driver_memory_add(&m))
     return driver_leave(COLLI_CUDA_ERROR_OUT_OF_MEMORY);
@@ -201,15 +217,13 @@ colli_cu_result cuMemFreeHost(void *at) {
 
 colli_cu_result cuMemHostRegister_v2(void *at, size_t bytes, unsigned flags) {
   driver_context *context;
-  colli_cu_result result = driver_enter_context(&context);
+  colli_cu_result result = driver_enter_heavy(&context);
   if (result != COLLI_CUDA_SUCCESS)
     return result;
-  driver_hold_back();
   const driver_memory m = {.kind = REGISTERED_MEMORY,
                            .at = (uint64_t)(uintptr_t)at,
                            .bytes = bytes,
                            .context = context,
-                           .owner = context->device,
                            .fd = -1};
   if (!at || !bytes || bytes > SIZE_MAX - m.at || flags & ~3u)
     return driver_leave(COLLI_CUDA_ERROR_INVALID_VALUE);
@@ -219,7 +233,8 @@ colli_cu_result cuMemHostRegister_v2(void *at, size_t bytes, unsigned flags) {
 }
 
 colli_cu_result cuMemHostUnregister(void *at) {
-  return release((uint64_t)(uintptr_t)at, REGISTERED_MEMORY, ERROR_HOST_MEMORY_NOT_REGISTERED);
+  return release((uint64_t)(uintptr_t)at, REGISTERED_MEMORY,
+                 COLLI_CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
 }
 
 colli_cu_result cuMemHostGetDevicePointer_v2(colli_cu_deviceptr *device, void *host,
@@ -243,7 +258,7 @@ colli_cu_result cuMemGetAddressRange_v2(colli_cu_deviceptr *base, size_t *bytes,
     return result;
   const driver_memory *m = driver_memory_find(at, 1);
   if (!m || m->kind == REGISTERED_MEMORY)
-    return driver_leave(ERROR_NOT_FOUND);
+    return driver_leave(COLLI_CUDA_ERROR_NOT_FOUND);
   if (base)
     *base = m->at;
   if (bytes)
@@ -260,7 +275,8 @@ static void give(void *to, uint64_t value, size_t bytes) {
  * CUDA calls a boolean has 4 bytes here, as programs that use it have. */
 static bool give_attribute(colli_cu_pointer_attribute attribute, const driver_memory *m,
                            uint64_t at, void *to) {
-  const bool host = m && m->kind >= PINNED_MEMORY;
+  const bool host = m && m->kind >= PINNED_MEMORY, mapped = m && m->kind == MAPPED_MEMORY;
+  const driver_context *place = !m ? NULL : mapped ? m->allocation->object.context : m->context;
   switch (attribute) {
   case COLLI_CU_POINTER_ATTRIBUTE_CONTEXT:
     give(to, m ? (uint64_t)(uintptr_t)m->context : 0, sizeof(void *));
@@ -284,7 +300,7 @@ static bool give_attribute(colli_cu_pointer_attribute attribute, const driver_me
     give(to, 0, 4);
     return true;
   case COLLI_CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-    give(to, m ? (uint64_t)m->context->device : (uint64_t)-2, 4);
+    give(to, place ? (uint64_t)place->device : (uint64_t)-2, 4);
     return true;
   case COLLI_CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
     give(to, m && m->kind == DEVICE_MEMORY && !driver_get()->settings.no_ipc, 4);
@@ -296,7 +312,7 @@ static bool give_attribute(colli_cu_pointer_attribute attribute, const driver_me
     give(to, m ? m->bytes : 0, sizeof(size_t));
     return true;
   case COLLI_CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
-    give(to, COLLI_CU_MEM_HANDLE_TYPE_NONE, 8);
+    give(to, mapped ? (uint64_t)m->allocation->handle_types : COLLI_CU_MEM_HANDLE_TYPE_NONE, 8);
     return true;
   default:
     return false;
@@ -323,7 +339,8 @@ colli_cu_result cuPointerSetAttribute(const void *value, colli_cu_pointer_attrib
   if (result != COLLI_CUDA_SUCCESS)
     return result;
   driver_memory *m = driver_memory_find(at, 1);
-  if (attribute != COLLI_CU_POINTER_ATTRIBUTE_SYNC_MEMOPS || !m || m->kind != DEVICE_MEMORY)
+  if (attribute != COLLI_CU_POINTER_ATTRIBUTE_SYNC_MEMOPS || !m ||
+      (m->kind != DEVICE_MEMORY && m->kind != MAPPED_MEMORY))
     return driver_leave(COLLI_CUDA_ERROR_INVALID_VALUE);
   memcpy(&m->sync_memops, value, sizeof(m->sync_memops));
   return driver_leave(COLLI_CUDA_SUCCESS);

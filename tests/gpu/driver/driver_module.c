@@ -35,14 +35,13 @@ colli_cu_result cuModuleLoadDataEx(colli_cu_module *handle, const void *image, u
                                    colli_cu_jit_option *options, void **values) {
   driver_context *context;
   ptx_error error;
-  colli_cu_result result = driver_enter_context(&context);
+  colli_cu_result result = driver_enter_heavy(&context);
   if (result != COLLI_CUDA_SUCCESS)
     return result;
-  driver_hold_back();
   ptx_module *code = ptx_parse(image, strlen(image), driver_get()->settings.split, &error);
   if (!code) {
     tell(&error, count, options, values);
-    return driver_leave(ERROR_INVALID_PTX);
+    return driver_leave(COLLI_CUDA_ERROR_INVALID_PTX);
   }
   driver_module *module = driver_object_add(MODULE, sizeof(*module), context);
   if (!module) {
@@ -60,13 +59,12 @@ colli_cu_result cuModuleLoadDataEx(colli_cu_module *handle, const void *image, u
 
 colli_cu_result cuModuleUnload(colli_cu_module handle) {
   driver_context *context;
-  colli_cu_result result = driver_enter_context(&context);
+  colli_cu_result result = driver_enter_heavy(&context);
   if (result != COLLI_CUDA_SUCCESS)
     return result;
-  driver_hold_back();
   driver_module *module = driver_object_find(MODULE, handle);
   if (!module)
-    return driver_leave(ERROR_INVALID_HANDLE);
+    return driver_leave(COLLI_CUDA_ERROR_INVALID_HANDLE);
   driver_object_drop(&module->object, true);
   return driver_leave(COLLI_CUDA_SUCCESS);
 }
@@ -79,10 +77,10 @@ colli_cu_result cuModuleGetFunction(colli_cu_function *function, colli_cu_module
     return result;
   driver_module *module = driver_object_find(MODULE, handle);
   if (!module)
-    return driver_leave(ERROR_INVALID_HANDLE);
+    return driver_leave(COLLI_CUDA_ERROR_INVALID_HANDLE);
   const ptx_kernel *kernel = ptx_find(module->code, name);
   if (!kernel)
-    return driver_leave(ERROR_NOT_FOUND);
+    return driver_leave(COLLI_CUDA_ERROR_NOT_FOUND);
   *function = (colli_cu_function)&module->functions[kernel - module->code->kernels];
   return driver_leave(COLLI_CUDA_SUCCESS);
 }
@@ -107,7 +105,7 @@ static colli_cu_result enter_function(colli_cu_function handle, driver_function 
   if (result != COLLI_CUDA_SUCCESS)
     return result;
   *function = find_function(handle);
-  return *function ? COLLI_CUDA_SUCCESS : driver_leave(ERROR_INVALID_HANDLE);
+  return *function ? COLLI_CUDA_SUCCESS : driver_leave(COLLI_CUDA_ERROR_INVALID_HANDLE);
 }
 
 colli_cu_result cuFuncLoad(colli_cu_function handle) {
@@ -164,7 +162,7 @@ static colli_cu_result check_launch(const colli_cu_launch_config *config,
   if (!blocks || !threads || config->shared_bytes > (uint32_t)function->most_dynamic_bytes)
     return COLLI_CUDA_ERROR_INVALID_VALUE;
   if (cooperative && blocks > (uint64_t)driver_get()->settings.resident)
-    return ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
+    return COLLI_CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
   return COLLI_CUDA_SUCCESS;
 }
 
@@ -203,7 +201,7 @@ static colli_cu_result launch(const colli_cu_launch_config *config, colli_cu_fun
     return result;
   driver_function *function = find_function(handle);
   if (!function || function->module->object.context != stream->object.context)
-    return driver_leave(ERROR_INVALID_HANDLE);
+    return driver_leave(COLLI_CUDA_ERROR_INVALID_HANDLE);
   if (function->kernel->nparams && !arguments)
     return driver_leave(COLLI_CUDA_ERROR_INVALID_VALUE);
   result = check_launch(config, function, cooperative);

@@ -5,7 +5,8 @@
 
 #include "driver.h"
 
-colli_cu_result driver_submit(driver_stream *stream, const driver_op *fields) {
+/* Appends a copy of an operation to the queue of its stream. */
+static colli_cu_result enqueue(driver_stream *stream, const driver_op *fields) {
   driver_state *s = driver_get();
   driver_device *d = driver_device_of(stream->object.context);
   driver_queue *q = &d->queues[stream->queue];
@@ -27,10 +28,16 @@ colli_cu_result driver_submit(driver_stream *stream, const driver_op *fields) {
     op->after->object.users++;
   if (op->function)
     op->function->module->object.users++;
+  if (op->graph)
+    op->graph->users++;
   d->legacy_pending += stream->legacy;
   s->kernels += op->kind == KERNEL;
   pthread_cond_broadcast(&s->work);
   return COLLI_CUDA_SUCCESS;
+}
+
+colli_cu_result driver_submit(driver_stream *stream, const driver_op *fields) {
+  return stream->capture ? driver_graph_add(stream, fields) : enqueue(stream, fields);
 }
 
 void driver_wait(void) {
@@ -60,7 +67,10 @@ static void end_op(driver_device *d, driver_queue *q) {
   if (op->function)
     driver_object_drop(&op->function->module->object, false);
   driver_object_drop(&op->stream->object, false);
-  free(op->params);
+  if (op->graph)
+    driver_object_drop(op->graph, false);
+  else
+    free(op->params);
   free(op->staged);
   free(op);
   pthread_cond_broadcast(&s->changed);
@@ -123,7 +133,8 @@ void *driver_work(void *state) {
   pthread_mutex_lock(&s->lock);
   while (!s->stop) {
     bool polls = false;
-    const bool moved = go_around(s, &polls);
+    bool moved = go_around(s, &polls);
+    moved = driver_user_objects_end() || moved;
     s->rounds++;
     if (s->wanted_rounds >= s->rounds)
       pthread_cond_broadcast(&s->changed);

@@ -7,15 +7,12 @@
 
 enum { LEAST_STEP = 256, STEP_RANGE = 4096 }; /* instructions of a kernel's turn */
 
-void driver_tell_races(void) {
-  driver_state *s = driver_get();
+/* Writes the races to stderr that were found since the last call. */
+static void tell_races(driver_state *s) {
   char text[512];
   s->races = gpu_world_races(s->world);
-  for (; s->races_told < s->races; s->races_told++) {
-    const gpu_race *race = s->races_told < 16 ? gpu_world_race(s->world, (int)s->races_told) : NULL;
-    if (!race)
-      continue;
-    gpu_race_text(race, text, sizeof(text));
+  for (; s->races_told < gpu_world_races_told(s->world); s->races_told++) {
+    gpu_race_text(gpu_world_race(s->world, s->races_told), text, sizeof(text));
     fprintf(stderr, "fake GPU: race: %s\n", text);
   }
 }
@@ -31,11 +28,11 @@ static void fail(const driver_op *op, colli_cu_result error) {
 static colli_cu_result error_of(const gpu_fault *fault) {
   switch (fault->kind) {
   case GPU_ILLEGAL_ADDRESS:
-    return ERROR_ILLEGAL_ADDRESS;
+    return COLLI_CUDA_ERROR_ILLEGAL_ADDRESS;
   case GPU_MISALIGNED:
-    return ERROR_MISALIGNED_ADDRESS;
+    return COLLI_CUDA_ERROR_MISALIGNED_ADDRESS;
   default:
-    return ERROR_LAUNCH_FAILED;
+    return COLLI_CUDA_ERROR_LAUNCH_FAILED;
   }
 }
 
@@ -51,7 +48,7 @@ static bool start(driver_op *op, driver_device *d) {
   op->run = gpu_run_create(s->world, &op->launch, &fault);
   if (!op->run) {
     fprintf(stderr, "fake GPU: %s\n", fault.message);
-    fail(op, ERROR_LAUNCH_FAILED);
+    fail(op, COLLI_CUDA_ERROR_LAUNCH_FAILED);
     return true;
   }
   d->free -= (uint64_t)op->launch.resident;
@@ -72,7 +69,7 @@ static op_progress run_kernel(driver_op *op) {
   pthread_mutex_unlock(&s->lock);
   const gpu_state state = gpu_run_step(op->run, most);
   pthread_mutex_lock(&s->lock);
-  driver_tell_races();
+  tell_races(s);
   if (state == GPU_RUNNING && !op->stream->object.context->error)
     return OP_GOES_ON;
   if (state == GPU_FAULTED) {
@@ -88,8 +85,8 @@ static op_progress run_kernel(driver_op *op) {
 
 /* Whether the ranges of a copy are still there. */
 static bool there(const driver_op *op) {
-  return (!op->check_to || driver_memory_find(op->to, op->bytes)) &&
-         (!op->check_from || driver_memory_find(op->from, op->bytes));
+  return (!op->check_to || driver_memory_has(op->to, op->bytes)) &&
+         (!op->check_from || driver_memory_has(op->from, op->bytes));
 }
 
 /* Copies, or fills with a value. */
@@ -98,7 +95,7 @@ static void move(const driver_op *op) {
   uint8_t *to = (uint8_t *)(uintptr_t)op->to;
   if (!there(op)) {
     fprintf(stderr, "fake GPU: a copy uses memory that was freed\n");
-    fail(op, ERROR_ILLEGAL_ADDRESS);
+    fail(op, COLLI_CUDA_ERROR_ILLEGAL_ADDRESS);
     return;
   }
   pthread_mutex_unlock(&s->lock);
@@ -128,9 +125,9 @@ static bool has_value(const driver_op *op) {
 
 /* Waits for a value, or writes one. */
 static op_progress run_value(const driver_op *op) {
-  if (!driver_memory_find(op->to, sizeof(op->value))) {
+  if (!driver_memory_has(op->to, sizeof(op->value))) {
     fprintf(stderr, "fake GPU: a value is in memory that was freed\n");
-    fail(op, ERROR_ILLEGAL_ADDRESS);
+    fail(op, COLLI_CUDA_ERROR_ILLEGAL_ADDRESS);
     return OP_ENDS;
   }
   if (op->kind == WAIT_VALUE)
@@ -158,6 +155,7 @@ op_progress driver_run(driver_op *op) {
   case WAIT_EVENT:
     return op->after->done >= op->position ? OP_ENDS : OP_WAITS;
   case RECORD:
+  case WAIT_OUTSIDE: /* becomes WAIT_EVENT */
     return OP_ENDS;
   }
   return OP_ENDS;

@@ -1,4 +1,5 @@
-/* driver_sharing.c: memory of other processes by handles; the ways to share that are missing. */
+/* driver_sharing.c: memory of other processes by handles of cuIpc...; ways to share that
+ * are missing. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,7 +15,7 @@ typedef struct handle_text {
   int64_t pid;
   int32_t fd; /* in that process */
   int32_t device;
-  uint64_t bytes, offset, inode;
+  uint64_t bytes, inode;
 } handle_text;
 
 static const uint64_t handle_mark = 0x4c4c4f43555047ull;
@@ -33,7 +34,7 @@ colli_cu_result cuIpcGetMemHandle(colli_cu_ipc_handle *handle, colli_cu_devicept
   const handle_text text = {.mark = handle_mark,
                             .pid = getpid(),
                             .fd = m->fd,
-                            .device = m->owner,
+                            .device = m->context->device,
                             .bytes = m->bytes,
                             .inode = m->inode};
   memset(handle, 0, sizeof(*handle));
@@ -62,9 +63,9 @@ static bool map_other(const handle_text *text, driver_memory *m) {
     return false;
   void *at = MAP_FAILED;
   if (fstat(fd, &is) == 0 && is.st_ino == text->inode)
-    at = mmap(NULL, text->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)text->offset);
+    at = mmap(NULL, text->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   close(fd);
-  m->at = (uint64_t)(uintptr_t)at;
+  m->at = m->mapped_at = (uint64_t)(uintptr_t)at;
   m->bytes = m->mapped_bytes = text->bytes;
   return at != MAP_FAILED;
 }
@@ -73,10 +74,9 @@ colli_cu_result cuIpcOpenMemHandle_v2(colli_cu_deviceptr *at, colli_cu_ipc_handl
                                       unsigned flags) {
   driver_context *context;
   handle_text text;
-  colli_cu_result result = driver_enter_context(&context);
+  colli_cu_result result = driver_enter_heavy(&context);
   if (result != COLLI_CUDA_SUCCESS)
     return result;
-  driver_hold_back();
   driver_state *s = driver_get();
   memcpy(&text, &handle, sizeof(text));
   if (s->settings.no_ipc)
@@ -86,7 +86,7 @@ colli_cu_result cuIpcOpenMemHandle_v2(colli_cu_deviceptr *at, colli_cu_ipc_handl
   if (text.pid == getpid())
     return driver_leave(COLLI_CUDA_ERROR_INVALID_CONTEXT);
   if (text.device >= s->settings.devices)
-    return driver_leave(ERROR_INVALID_DEVICE);
+    return driver_leave(COLLI_CUDA_ERROR_INVALID_DEVICE);
   if (text.device != context->device && !driver_can_access(s, context->device, text.device))
     return driver_leave(COLLI_CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
   driver_memory *known = find_opened(&text, context);
@@ -95,12 +95,8 @@ colli_cu_result cuIpcOpenMemHandle_v2(colli_cu_deviceptr *at, colli_cu_ipc_handl
     *at = known->at;
     return driver_leave(COLLI_CUDA_SUCCESS);
   }
-  driver_memory m = {.kind = OPENED_MEMORY,
-                     .context = context,
-                     .owner = text.device,
-                     .fd = -1,
-                     .opened = 1,
-                     .inode = text.inode};
+  driver_memory m = {
+      .kind = OPENED_MEMORY, .context = context, .fd = -1, .opened = 1, .inode = text.inode};
   if (!map_other(&text, &m))
     return driver_leave(COLLI_CUDA_ERROR_INVALID_VALUE);
   if (!driver_memory_add(&m))
@@ -111,7 +107,7 @@ colli_cu_result cuIpcOpenMemHandle_v2(colli_cu_deviceptr *at, colli_cu_ipc_handl
 
 colli_cu_result cuIpcCloseMemHandle(colli_cu_deviceptr at) {
   driver_context *context;
-  colli_cu_result result = driver_enter_context(&context);
+  colli_cu_result result = driver_enter_heavy(&context);
   if (result != COLLI_CUDA_SUCCESS)
     return result;
   driver_memory *m = driver_memory_find(at, 1);
@@ -131,28 +127,6 @@ colli_cu_result cuIpcCloseMemHandle(colli_cu_deviceptr at) {
     return result != COLLI_CUDA_SUCCESS ? result : driver_leave(COLLI_CUDA_ERROR_NOT_SUPPORTED);   \
   }
 
-REFUSED(cuMemCreate, (colli_cu_allocation * handle, size_t bytes,
-                      const colli_cu_allocation_prop *prop, unsigned long long flags))
-REFUSED(cuMemRelease, (colli_cu_allocation handle))
-REFUSED(cuMemAddressReserve, (colli_cu_deviceptr * at, size_t bytes, size_t alignment,
-                              colli_cu_deviceptr wanted, unsigned long long flags))
-REFUSED(cuMemAddressFree, (colli_cu_deviceptr at, size_t bytes))
-REFUSED(cuMemMap, (colli_cu_deviceptr at, size_t bytes, size_t offset, colli_cu_allocation handle,
-                   unsigned long long flags))
-REFUSED(cuMemUnmap, (colli_cu_deviceptr at, size_t bytes))
-REFUSED(cuMemSetAccess,
-        (colli_cu_deviceptr at, size_t bytes, const colli_cu_access *access, size_t count))
-REFUSED(cuMemRetainAllocationHandle, (colli_cu_allocation * handle, void *at))
-REFUSED(cuMemExportToShareableHandle, (void *shareable, colli_cu_allocation handle,
-                                       colli_cu_handle_type type, unsigned long long flags))
-REFUSED(cuMemImportFromShareableHandle,
-        (colli_cu_allocation * handle, void *shareable, colli_cu_handle_type type))
-REFUSED(cuMemGetAllocationGranularity,
-        (size_t * bytes, const colli_cu_allocation_prop *prop, colli_cu_granularity which))
 REFUSED(cuMemGetHandleForAddressRange, (void *handle, colli_cu_deviceptr at, size_t bytes,
                                         colli_cu_range_handle_type type, unsigned long long flags))
 REFUSED(cuFlushGPUDirectRDMAWrites, (colli_cu_flush_target target, colli_cu_flush_scope scope))
-REFUSED(cuUserObjectCreate, (colli_cu_user_object * object, void *context, colli_cu_host_fn destroy,
-                             unsigned references, unsigned flags))
-REFUSED(cuGraphRetainUserObject,
-        (colli_cu_graph graph, colli_cu_user_object object, unsigned count, unsigned flags))

@@ -58,6 +58,21 @@ static bool add_devices(driver_state *s) {
   return true;
 }
 
+/* Frees a state that has no worker. */
+static void discard(driver_state *s) {
+  driver_object *object;
+  while ((object = s->objects)) {
+    s->objects = object->next;
+    free(object);
+  }
+  if (s->world)
+    gpu_world_destroy(s->world);
+  pthread_cond_destroy(&s->changed);
+  pthread_cond_destroy(&s->work);
+  pthread_mutex_destroy(&s->lock);
+  free(s);
+}
+
 /* Makes the state and starts the worker. */
 static colli_cu_result initialise(void) {
   driver_state *s = calloc(1, sizeof(*s));
@@ -80,6 +95,7 @@ static colli_cu_result initialise(void) {
   if (s->world && add_devices(s) && pthread_create(&s->worker, NULL, driver_work, s) == 0)
     return COLLI_CUDA_SUCCESS;
   __atomic_store_n(&the_state, NULL, __ATOMIC_RELEASE);
+  discard(s);
   return COLLI_CUDA_ERROR_OUT_OF_MEMORY;
 }
 
@@ -124,7 +140,7 @@ colli_cu_result driver_enter(void) {
     return COLLI_CUDA_ERROR_NOT_PERMITTED;
   pthread_mutex_lock(&s->lock);
   if (++s->calls == s->settings.fail)
-    return driver_leave(ERROR_UNKNOWN);
+    return driver_leave(COLLI_CUDA_ERROR_UNKNOWN);
   return COLLI_CUDA_SUCCESS;
 }
 
@@ -143,7 +159,30 @@ colli_cu_result driver_enter_context(driver_context **context) {
   return (*context)->error ? driver_leave((*context)->error) : COLLI_CUDA_SUCCESS;
 }
 
-colli_cu_result driver_enter_stream(colli_cu_stream handle, driver_stream **stream) {
+/* With GPU_STRICT, waits until no kernel is left. */
+static void hold_back(void) {
+  driver_state *s = driver_get();
+  if (!s->settings.strict)
+    return;
+  s->held_back++;
+  pthread_cond_broadcast(&s->changed);
+  while (s->kernels)
+    driver_wait();
+  s->held_back--;
+}
+
+colli_cu_result driver_enter_heavy(driver_context **context) {
+  colli_cu_result result = driver_enter_context(context);
+  if (result != COLLI_CUDA_SUCCESS)
+    return result;
+  result = driver_capture_unsafe();
+  if (result != COLLI_CUDA_SUCCESS)
+    return driver_leave(result);
+  hold_back();
+  return COLLI_CUDA_SUCCESS;
+}
+
+colli_cu_result driver_enter_info(colli_cu_stream handle, driver_stream **stream) {
   driver_context *context;
   const uintptr_t legacy = 1, per_thread = 2; /* CU_STREAM_LEGACY, CU_STREAM_PER_THREAD */
   colli_cu_result result = driver_enter_context(&context);
@@ -156,20 +195,20 @@ colli_cu_result driver_enter_stream(colli_cu_stream handle, driver_stream **stre
   else
     *stream = driver_object_find(STREAM, handle);
   if (!*stream)
-    return driver_leave(ERROR_INVALID_HANDLE);
+    return driver_leave(COLLI_CUDA_ERROR_INVALID_HANDLE);
   result = (*stream)->object.context->error;
   return result ? driver_leave(result) : COLLI_CUDA_SUCCESS;
 }
 
-void driver_hold_back(void) {
-  driver_state *s = driver_get();
-  if (!s->settings.strict)
-    return;
-  s->held_back++;
-  pthread_cond_broadcast(&s->changed);
-  while (s->kernels)
-    driver_wait();
-  s->held_back--;
+colli_cu_result driver_enter_stream(colli_cu_stream handle, driver_stream **stream) {
+  colli_cu_result result = driver_enter_info(handle, stream);
+  if (result != COLLI_CUDA_SUCCESS)
+    return result;
+  driver_capture *capture = driver_capture_implied(*stream);
+  if (!capture)
+    return COLLI_CUDA_SUCCESS;
+  capture->invalidated = true;
+  return driver_leave(COLLI_CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
 }
 
 void *driver_object_add(driver_kind kind, size_t bytes, driver_context *context) {
@@ -189,6 +228,28 @@ void *driver_object_find(driver_kind kind, const void *handle) {
   return NULL;
 }
 
+/* Frees what belongs to an object. */
+static void free_parts(driver_object *object) {
+  if (object->kind == STREAM) {
+    free(((driver_stream *)object)->after.node);
+  } else if (object->kind == EVENT) {
+    driver_event *event = (driver_event *)object;
+    free(event->after.node);
+    if (event->stream)
+      driver_object_drop(&event->stream->object, false);
+  } else if (object->kind == MODULE) {
+    driver_module *module = (driver_module *)object;
+    ptx_free(module->code);
+    free(module->functions);
+  } else if (object->kind == GRAPH) {
+    driver_graph_free((driver_graph *)object);
+  } else if (object->kind == EXEC) {
+    driver_exec_free((driver_exec *)object);
+  } else if (object->kind == ALLOCATION) {
+    close(((driver_allocation *)object)->fd);
+  }
+}
+
 void driver_object_drop(driver_object *object, bool by_owner) {
   driver_object **link = &driver_get()->objects;
   if (by_owner)
@@ -200,13 +261,7 @@ void driver_object_drop(driver_object *object, bool by_owner) {
   while (*link != object)
     link = &(*link)->next;
   *link = object->next;
-  if (object->kind == EVENT && ((driver_event *)object)->stream)
-    driver_object_drop(&((driver_event *)object)->stream->object, false);
-  if (object->kind == MODULE) {
-    driver_module *module = (driver_module *)object;
-    ptx_free(module->code);
-    free(module->functions);
-  }
+  free_parts(object);
   free(object);
 }
 

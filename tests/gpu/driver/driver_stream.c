@@ -2,20 +2,26 @@
  * the host. */
 #include "driver.h"
 
+driver_stream *driver_stream_add(driver_context *context, bool apart) {
+  driver_stream *stream = driver_object_add(STREAM, sizeof(*stream), context);
+  if (!stream)
+    return NULL;
+  stream->apart = apart;
+  stream->queue = driver_device_of(context)->streams++ % driver_get()->settings.queues;
+  return stream;
+}
+
 colli_cu_result cuStreamCreateWithPriority(colli_cu_stream *handle, unsigned flags, int priority) {
   driver_context *context;
-  colli_cu_result result = driver_enter_context(&context);
+  colli_cu_result result = driver_enter_heavy(&context);
   if (result != COLLI_CUDA_SUCCESS)
     return result;
   (void)priority;
-  driver_hold_back();
   if (flags & ~(unsigned)COLLI_CU_STREAM_NON_BLOCKING)
     return driver_leave(COLLI_CUDA_ERROR_INVALID_VALUE);
-  driver_stream *stream = driver_object_add(STREAM, sizeof(*stream), context);
+  driver_stream *stream = driver_stream_add(context, flags == COLLI_CU_STREAM_NON_BLOCKING);
   if (!stream)
     return driver_leave(COLLI_CUDA_ERROR_OUT_OF_MEMORY);
-  stream->apart = flags == COLLI_CU_STREAM_NON_BLOCKING;
-  stream->queue = driver_device_of(context)->streams++ % driver_get()->settings.queues;
   *handle = (colli_cu_stream)stream;
   return driver_leave(COLLI_CUDA_SUCCESS);
 }
@@ -26,14 +32,27 @@ colli_cu_result cuStreamDestroy_v2(colli_cu_stream handle) {
   if (result != COLLI_CUDA_SUCCESS)
     return result;
   if (stream->legacy)
-    return driver_leave(ERROR_INVALID_HANDLE);
-  driver_object_drop(&stream->object, true);
-  return driver_leave(COLLI_CUDA_SUCCESS);
+    return driver_leave(COLLI_CUDA_ERROR_INVALID_HANDLE);
+  result = driver_capture_conflict(stream);
+  if (result == COLLI_CUDA_SUCCESS)
+    driver_object_drop(&stream->object, true);
+  return driver_leave(result);
+}
+
+/* Begins a call that asks or waits for the end of what a stream has. */
+static colli_cu_result enter_end(colli_cu_stream handle, driver_stream **stream) {
+  colli_cu_result result = driver_enter_stream(handle, stream);
+  if (result != COLLI_CUDA_SUCCESS)
+    return result;
+  result = driver_capture_conflict(*stream);
+  if (result == COLLI_CUDA_SUCCESS)
+    result = driver_capture_unsafe();
+  return result ? driver_leave(result) : COLLI_CUDA_SUCCESS;
 }
 
 colli_cu_result cuStreamQuery(colli_cu_stream handle) {
   driver_stream *stream;
-  colli_cu_result result = driver_enter_stream(handle, &stream);
+  colli_cu_result result = enter_end(handle, &stream);
   if (result != COLLI_CUDA_SUCCESS)
     return result;
   return driver_leave(stream->done == stream->queued ? COLLI_CUDA_SUCCESS
@@ -42,7 +61,7 @@ colli_cu_result cuStreamQuery(colli_cu_stream handle) {
 
 colli_cu_result cuStreamSynchronize(colli_cu_stream handle) {
   driver_stream *stream;
-  colli_cu_result result = driver_enter_stream(handle, &stream);
+  colli_cu_result result = enter_end(handle, &stream);
   if (result != COLLI_CUDA_SUCCESS)
     return result;
   return driver_leave(driver_drain(stream, stream->queued));
@@ -50,7 +69,7 @@ colli_cu_result cuStreamSynchronize(colli_cu_stream handle) {
 
 colli_cu_result cuStreamGetCtx(colli_cu_stream handle, colli_cu_context *context) {
   driver_stream *stream;
-  colli_cu_result result = driver_enter_stream(handle, &stream);
+  colli_cu_result result = driver_enter_info(handle, &stream);
   if (result != COLLI_CUDA_SUCCESS)
     return result;
   *context = (colli_cu_context)stream->object.context;
@@ -63,11 +82,13 @@ colli_cu_result cuStreamWaitEvent(colli_cu_stream handle, colli_cu_event event_h
   colli_cu_result result = driver_enter_stream(handle, &stream);
   if (result != COLLI_CUDA_SUCCESS)
     return result;
-  const driver_event *event = driver_object_find(EVENT, event_handle);
+  driver_event *event = driver_object_find(EVENT, event_handle);
   if (!event)
-    return driver_leave(ERROR_INVALID_HANDLE);
+    return driver_leave(COLLI_CUDA_ERROR_INVALID_HANDLE);
   if (flags & ~(unsigned)COLLI_CU_EVENT_WAIT_EXTERNAL)
     return driver_leave(COLLI_CUDA_ERROR_INVALID_VALUE);
+  if (stream->capture || event->capture || flags)
+    return driver_leave(driver_capture_wait(stream, event, flags));
   if (!event->stream || event->stream->done >= event->position)
     return driver_leave(COLLI_CUDA_SUCCESS);
   const driver_op op = {.kind = WAIT_EVENT, .after = event->stream, .position = event->position};
@@ -95,10 +116,13 @@ colli_cu_result cuEventRecord(colli_cu_event handle, colli_cu_stream stream_hand
     return result;
   driver_event *event = driver_object_find(EVENT, handle);
   if (!event || event->object.context != stream->object.context)
-    return driver_leave(ERROR_INVALID_HANDLE);
+    return driver_leave(COLLI_CUDA_ERROR_INVALID_HANDLE);
+  if (stream->capture)
+    return driver_leave(driver_capture_record(stream, event));
   result = driver_submit(stream, &(driver_op){.kind = RECORD});
   if (result != COLLI_CUDA_SUCCESS)
     return driver_leave(result);
+  event->capture = 0;
   stream->object.users++;
   if (event->stream)
     driver_object_drop(&event->stream->object, false);
@@ -115,14 +139,25 @@ static colli_cu_result enter_event(colli_cu_event handle, driver_event **event) 
     return result;
   *event = driver_object_find(EVENT, handle);
   if (!*event)
-    return driver_leave(ERROR_INVALID_HANDLE);
+    return driver_leave(COLLI_CUDA_ERROR_INVALID_HANDLE);
   result = (*event)->object.context->error;
+  return result ? driver_leave(result) : COLLI_CUDA_SUCCESS;
+}
+
+/* Begins a call that asks or waits for an event. */
+static colli_cu_result enter_state(colli_cu_event handle, driver_event **event) {
+  colli_cu_result result = enter_event(handle, event);
+  if (result != COLLI_CUDA_SUCCESS)
+    return result;
+  result = driver_capture_event(*event);
+  if (result == COLLI_CUDA_SUCCESS)
+    result = driver_capture_unsafe();
   return result ? driver_leave(result) : COLLI_CUDA_SUCCESS;
 }
 
 colli_cu_result cuEventQuery(colli_cu_event handle) {
   driver_event *event;
-  colli_cu_result result = enter_event(handle, &event);
+  colli_cu_result result = enter_state(handle, &event);
   if (result != COLLI_CUDA_SUCCESS)
     return result;
   if (event->stream && event->stream->done < event->position)
@@ -132,7 +167,7 @@ colli_cu_result cuEventQuery(colli_cu_event handle) {
 
 colli_cu_result cuEventSynchronize(colli_cu_event handle) {
   driver_event *event;
-  colli_cu_result result = enter_event(handle, &event);
+  colli_cu_result result = enter_state(handle, &event);
   if (result != COLLI_CUDA_SUCCESS)
     return result;
   if (event->stream)
@@ -154,7 +189,7 @@ static bool check_value(const driver_op *op) {
   const unsigned allowed = op->kind == WAIT_VALUE
                                ? COLLI_CU_STREAM_WAIT_VALUE_EQ | COLLI_CU_STREAM_WAIT_VALUE_FLUSH
                                : COLLI_CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER;
-  return op->to % sizeof(op->value) == 0 && driver_memory_find(op->to, sizeof(op->value)) &&
+  return op->to % sizeof(op->value) == 0 && driver_memory_has(op->to, sizeof(op->value)) &&
          !(op->flags & ~allowed);
 }
 
@@ -220,23 +255,4 @@ colli_cu_result cuLaunchHostFunc(colli_cu_stream handle, colli_cu_host_fn functi
     return driver_leave(COLLI_CUDA_ERROR_INVALID_VALUE);
   const driver_op op = {.kind = HOST, .host = function, .host_context = context};
   return driver_leave(driver_submit(stream, &op));
-}
-
-colli_cu_result cuStreamIsCapturing(colli_cu_stream handle, colli_cu_capture_status *status) {
-  driver_stream *stream;
-  colli_cu_result result = driver_enter_stream(handle, &stream);
-  if (result != COLLI_CUDA_SUCCESS)
-    return result;
-  *status = COLLI_CU_STREAM_CAPTURE_STATUS_NONE;
-  return driver_leave(COLLI_CUDA_SUCCESS);
-}
-
-colli_cu_result cuStreamGetCaptureInfo_v2(colli_cu_stream handle, colli_cu_capture_status *status,
-                                          uint64_t *id, colli_cu_graph *graph,
-                                          const colli_cu_graph_node **dependencies, size_t *count) {
-  (void)id;
-  (void)graph;
-  (void)dependencies;
-  (void)count;
-  return cuStreamIsCapturing(handle, status);
 }

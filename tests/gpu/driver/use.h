@@ -10,23 +10,9 @@
 
 #include "libcoll/gpu/cuda_load.h"
 
-#ifndef FAKE_GPU
-#define FAKE_GPU COLL_PLUGINS "/fake_gpu.so"
-#endif
+#include "tests/gpu/driver/extra.h"
 
-/* Errors that cuda_abi.h does not name. */
-enum {
-  INVALID_DEVICE = 101,
-  INVALID_PTX = 218,
-  INVALID_HANDLE = 400,
-  NOT_FOUND = 500,
-  ILLEGAL_ADDRESS = 700,
-  NOT_REGISTERED = 713,
-  MISALIGNED = 716,
-  LAUNCH_FAILED = 719,
-  TOO_LARGE = 720,
-  UNKNOWN = 999
-};
+#define FAKE_GPU COLL_PLUGINS "/fake_gpu.so"
 
 /*
  * Kernels of these tests, for one thread unless said otherwise:
@@ -34,8 +20,9 @@ enum {
  *   signal(flag)       *flag = 1, after all before
  *   poke(at, value)    *at = value
  *   shift(to, from)    16 bytes by one load and one store
- *   pass(data, flag, out)  two blocks: one writes 41 to data[1], then 1 to *flag, and nothing
- * orders the two; the other waits for the flag, then *out = data[1] stop()             traps
+ *   pass(data, flag, out)  for two blocks: one writes 41 to data[32], then 1 to *flag, and nothing
+ *                      orders the two; the other waits for the flag, then *out = data[32]
+ *   stop()             traps
  */
 static const char use_text[] =
     ".version 7.0\n.target sm_70\n.address_size 64\n"
@@ -70,9 +57,13 @@ typedef struct use {
   void (*rounds)(uint64_t rounds);
   void (*await_held_back)(void);
   uint64_t (*take_races)(void);
+#define USE_FIELD(field, name, suffix, version, arguments) colli_cu_result(*field) arguments;
+  FAKE_CUDA_EXTRA(USE_FIELD)
+#undef USE_FIELD
 } use;
 
-/* Ends the program, which has no test framework if it is a plain one, unless `ok`. */
+/* Ends the program unless `ok`. Not an assertion of Criterion: children and plain programs use it.
+ */
 static inline void use_check(bool ok, const char *what, const char *file, int line) {
   if (ok)
     return;
@@ -83,18 +74,25 @@ static inline void use_check(bool ok, const char *what, const char *file, int li
 #define CHECK(condition) use_check(condition, #condition, __FILE__, __LINE__)
 #define OK(call)         CHECK((call) == COLLI_CUDA_SUCCESS)
 
+/* Sets a field to the library's function of a name. */
+#define USE_FIND(field, name)                                                                      \
+  do {                                                                                             \
+    void *symbol = dlsym(u->cuda.handle, name);                                                    \
+    use_check(symbol, name, __FILE__, __LINE__);                                                   \
+    memcpy(&u->field, &symbol, sizeof(symbol));                                                    \
+  } while (0)
+
 /* Loads the driver. */
 static inline void use_load(use *u) {
   coll_error error = {.size = sizeof(error)};
   memset(u, 0, sizeof(*u));
   const bool loaded = colli_cuda_load(&u->cuda, FAKE_GPU, &error) == COLL_OK;
   use_check(loaded, error.message, __FILE__, __LINE__);
-  void *symbols[] = {dlsym(u->cuda.handle, "fake_gpu_rounds"),
-                     dlsym(u->cuda.handle, "fake_gpu_await_held_back"),
-                     dlsym(u->cuda.handle, "fake_gpu_take_races")};
-  memcpy(&u->rounds, &symbols[0], sizeof(u->rounds));
-  memcpy(&u->await_held_back, &symbols[1], sizeof(u->await_held_back));
-  memcpy(&u->take_races, &symbols[2], sizeof(u->take_races));
+  USE_FIND(rounds, "fake_gpu_rounds");
+  USE_FIND(await_held_back, "fake_gpu_await_held_back");
+  USE_FIND(take_races, "fake_gpu_take_races");
+#define USE_EXTRA(field, name, suffix, version, arguments) USE_FIND(field, #name #suffix);
+  FAKE_CUDA_EXTRA(USE_EXTRA)
 }
 
 /* Makes a device's context current. */
