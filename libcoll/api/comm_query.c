@@ -27,6 +27,17 @@ coll_status coll_comm_nranks(const coll_comm *comm, int *nranks) {
   return COLL_OK;
 }
 
+coll_status coll_comm_async_error(coll_comm *comm) {
+  coll_status status = colli_call_enter(comm);
+  if (status != COLL_OK)
+    return status;
+  status = comm->failure.status;
+  if (status == COLL_OK && comm->streams)
+    status = comm->streams->status;
+  colli_call_leave(comm);
+  return status;
+}
+
 /* The error record of a call that found another thread inside, or was made in a forked child. */
 static void record_misuse(const coll_comm *comm, coll_error *error) {
   coll_error record;

@@ -1,5 +1,6 @@
 /* forms.c: the four forms of each operation of coll_collectives.h and coll_p2p.h. */
 #include "libcoll/api/message.h"
+#include "libcoll/api/on_stream.h"
 #include "libcoll/api/run.h"
 #include "libcoll/api/typed.h"
 #include "libcoll/comm/comm.h"
@@ -34,25 +35,25 @@ begin_request(coll_comm *comm, const colli_call *call, coll_request **request,
 }
 
 /* Stream-ordered form. */
-static coll_status run_on_stream(coll_comm *comm, const colli_call *call) {
+static coll_status run_on_stream(coll_comm *comm, const colli_call *call, void *stream,
+                                 colli_keep_fn *keep) {
   coll_status status = colli_call_enter(comm);
   if (status != COLL_OK)
     return status;
-  status = colli_call_on_stream(comm, call);
+  status = colli_stream_call(comm, call, stream, keep);
   colli_call_leave(comm);
   return status;
 }
 
 #define ARGS(...) __VA_ARGS__
 
-/* Defines two forms of an operation, which keep a call or refuse it: `params` in parentheses. */
+/* Defines two forms of an operation, which keep a call: `params` in parentheses. */
 #define KEEPING_FORMS(keep_call, id, params, call)                                                 \
   coll_status coll_##id##_init(ARGS params, coll_comm *comm, coll_request **request) {             \
     return begin_request(comm, call, request, keep_call);                                          \
   }                                                                                                \
   coll_status coll_##id##_on_stream(ARGS params, coll_comm *comm, void *stream) {                  \
-    (void)stream;                                                                                  \
-    return run_on_stream(comm, call);                                                              \
+    return run_on_stream(comm, call, stream, keep_call);                                           \
   }
 
 /* All four: also how it is run and launched. */
@@ -198,6 +199,5 @@ coll_status coll_barrier_init(coll_comm *comm, coll_request **request) {
 }
 
 coll_status coll_barrier_on_stream(coll_comm *comm, void *stream) {
-  (void)stream;
-  return run_on_stream(comm, &barrier_call);
+  return run_on_stream(comm, &barrier_call, stream, colli_call_keep);
 }

@@ -8,9 +8,6 @@
 
 #include "libcoll/call/call.h"
 
-/* Whether one of a call's buffers is in GPU memory. */
-bool colli_gpu_touches(const coll_comm *comm, const colli_call *call);
-
 /* Fills in the request of a checked call on host memory, and starts it. */
 typedef coll_status colli_start_fn(coll_comm *comm, const colli_call *call, colli_plan *plan,
                                    coll_request *op);

@@ -1,5 +1,6 @@
 /* group.c: coll_group_start(), coll_group_end() and coll_group_iend(): calls that are kept until
  * the end of a group, and started together. */
+#include "libcoll/api/on_stream.h"
 #include "libcoll/api/request.h"
 #include "libcoll/api/run.h"
 #include "libcoll/comm/comm.h"
@@ -101,6 +102,15 @@ coll_status coll_group_start(coll_comm *comm) {
   return COLL_OK;
 }
 
+/* Ends a group with stream-ordered calls, which needs no request. */
+static coll_status end_stream_group(coll_comm *comm, coll_status refused, bool wants_request) {
+  if (refused == COLL_OK && wants_request)
+    refused = colli_comm_refuse(comm, COLL_ERR_INVALID_USAGE, "group",
+                                "coll_group_iend() of calls that are ordered on a stream; close "
+                                "the group with coll_group_end(), which returns at once");
+  return colli_stream_end_group(comm, refused);
+}
+
 /* Closes a group, for a thread that is inside: the outermost is run. */
 static coll_status end_group(coll_comm *comm,
                              coll_status (*run)(coll_comm *, colli_group *, coll_request **),
@@ -115,7 +125,11 @@ static coll_status end_group(coll_comm *comm,
                              "start; close it with coll_group_end");
   if (--group->depth > 0)
     return COLL_OK;
-  coll_status status = group->refused != COLL_OK ? group->refused : run(comm, group, request);
+  coll_status status = group->refused;
+  if (colli_stream_has_group(comm))
+    status = end_stream_group(comm, status, request != NULL);
+  else if (status == COLL_OK)
+    status = run(comm, group, request);
   colli_group_clear(group);
   group->refused = COLL_OK;
   return status;

@@ -33,7 +33,7 @@ static inline bool is_plain(const coll_comm *comm) {
  */
 static inline bool is_short(const coll_comm *comm, const void *buf, size_t count, int type) {
   if (__builtin_expect(comm->gpu != NULL, 0) &&
-      colli_gpu_device_of(comm->gpu, buf) != COLLI_GPU_HOST)
+      (colli_streams_unstarted(comm) || colli_gpu_device_of(comm->gpu, buf) != COLLI_GPU_HOST))
     return false;
   return (unsigned)type < COLL_TYPE_COUNT && count <= comm->exec.slot_bytes && buf &&
          count * colli_type_sizes[type] <= comm->exec.slot_bytes;

@@ -5,6 +5,7 @@
 
 #include "libcoll/api/check_finite.h"
 #include "libcoll/api/gpu_call.h"
+#include "libcoll/api/gpu_stage.h"
 #include "libcoll/api/p2p_call.h"
 #include "libcoll/comm/comm.h"
 #include "libcoll/comm/pool.h"
@@ -101,6 +102,8 @@ static coll_status acquire_request(coll_comm *comm, const colli_call *call, coll
   coll_status status = check_usable(comm);
   if (__builtin_expect(status == COLL_OK, 1))
     status = check_call(comm, call, plan);
+  if (__builtin_expect(colli_streams_unstarted(comm), 0) && status == COLL_OK)
+    status = colli_comm_await_streams(comm, call->name);
   if (__builtin_expect(status != COLL_OK, 0))
     return status;
   *op = get_request(comm, call);
@@ -182,7 +185,8 @@ static inline colli_plan *find_fast_plan(coll_comm *comm, const colli_call *call
     return NULL;
   if (comm->memory.first && plan->fastpath->longest > FASTPATH_BYTES)
     return NULL;
-  if (__builtin_expect(comm->gpu != NULL, 0) && colli_gpu_touches(comm, call))
+  if (__builtin_expect(comm->gpu != NULL, 0) &&
+      (colli_streams_unstarted(comm) || colli_gpu_touches(comm, call)))
     return NULL;
   return colli_call_plain(call, plan) ? plan : NULL;
 }
@@ -313,16 +317,7 @@ coll_status colli_call_keep(coll_comm *comm, const colli_call *call, coll_reques
                            "out of memory for a persistent operation of %d ranks", comm->nranks);
 }
 
-/* Stream-ordered: not yet. */
-coll_status colli_call_on_stream(coll_comm *comm, const colli_call *call) {
-  return colli_comm_refuse(comm, COLL_ERR_UNSUPPORTED, call->name,
-                           "this version works on host memory only and knows no streams; use "
-                           "coll_%s or coll_i%s",
-                           call->name, call->name);
-}
-
-/* Starts a persistent operation. */
-static coll_status start_again(coll_comm *comm, coll_request *op) {
+coll_status colli_call_start_again(coll_comm *comm, coll_request *op) {
   if (!op->kept)
     return colli_comm_refuse(comm, COLL_ERR_INVALID_ARGUMENT, "start",
                              "the request is not persistent; make one with coll_<name>_init");
@@ -349,7 +344,7 @@ coll_status coll_start(coll_request *request) {
   if (status != COLL_OK)
     return status;
   coll_comm *comm = request->comm;
-  status = start_again(comm, request);
+  status = colli_call_start_again(comm, request);
   colli_call_leave(comm);
   return status;
 }

@@ -13,8 +13,8 @@ coll_status colli_call_launch(coll_comm *comm, const colli_call *call, coll_requ
 /* Persistent: checks the call and keeps it in a request that coll_start() runs. */
 coll_status colli_call_keep(coll_comm *comm, const colli_call *call, coll_request **request);
 
-/* Stream-ordered: not yet. */
-coll_status colli_call_on_stream(coll_comm *comm, const colli_call *call);
+/* Runs a persistent request that is not active: starts its call, and advances it once. */
+coll_status colli_call_start_again(coll_comm *comm, coll_request *op);
 
 /* Whether the communicator accepts calls: COLL_OK, or why it failed. Polls for an abort first. */
 coll_status colli_call_check_usable(coll_comm *comm);

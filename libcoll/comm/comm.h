@@ -11,6 +11,7 @@
 #include "libcoll/comm/family.h"
 #include "libcoll/comm/mux/mux.h"
 #include "libcoll/comm/shrink_state.h"
+#include "libcoll/comm/streams.h"
 #include "libcoll/p2p/engine.h"
 
 #define COLLI_SPIN_MOST 1024u /* polls (20 to 100 us) before a waiting rank hands over its core */
@@ -121,6 +122,7 @@ struct coll_comm {
   colli_log log;
   colli_world world;
   colli_gpu *gpu;           /* the family's, or NULL: the program does not use CUDA */
+  colli_streams *streams;   /* stream-ordered calls; NULL: there was none */
   struct colli_attr *attrs; /* api/attr.c */
   colli_exec exec;
   colli_p2p p2p;
@@ -142,6 +144,11 @@ static inline int colli_comm_base_rank(const coll_comm *comm, int rank) {
 
 static inline int colli_comm_rank_of(const coll_comm *comm, int base_rank) {
   return comm->map.from_base ? comm->map.from_base[base_rank] : base_rank;
+}
+
+/* Whether stream-ordered calls have not been started, which later calls must not overtake. */
+static inline bool colli_streams_unstarted(const coll_comm *comm) {
+  return comm->streams && comm->streams->unstarted > 0;
 }
 
 /* Records why a call is refused (the communicator stays usable) and returns `status`. */

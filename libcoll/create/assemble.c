@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "libcoll/api/attr.h"
+#include "libcoll/api/on_stream.h"
 #include "libcoll/api/p2p_call.h"
 #include "libcoll/base/assert.h"
 #include "libcoll/base/error.h"
@@ -271,6 +272,12 @@ void colli_comm_free(coll_comm *comm) {
 static coll_status take_apart(coll_comm *comm) {
   colli_family *family = comm->family;
   colli_attrs_free(comm);
+  if (!colli_stream_finish(comm)) {
+    colli_log_write(&comm->log, COLLI_LOG_ERROR,
+                    "coll_comm_destroy(): streams have not come to calls that were put into them; "
+                    "their memory is not given back");
+    family->gpu = NULL;
+  }
   const bool waits = comm->uid == 0 || comm->exec.oldest || comm->p2p.busy > 0;
   if (waits && comm->shown && comm->failure.wait_reports && comm->failure.left &&
       comm->failure.lost && comm->failure.silent) /* else it was never made */

@@ -45,6 +45,7 @@ coll_status colli_gpu_open(colli_gpu **out, const colli_log *log, coll_error *er
   if (gpu->ndevices > COLLI_GPU_DEVICES)
     gpu->ndevices = COLLI_GPU_DEVICES;
   pthread_mutex_init(&gpu->mutex, NULL);
+  pthread_mutex_init(&gpu->wakes, NULL);
   *out = gpu;
   return COLL_OK;
 }
@@ -60,36 +61,54 @@ void colli_gpu_close(colli_gpu *gpu) {
       gpu->cuda.primary_ctx_release(i);
   }
   pthread_mutex_destroy(&gpu->mutex);
+  pthread_mutex_destroy(&gpu->wakes);
   colli_cuda_close(&gpu->cuda);
   free(gpu);
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-int colli_gpu_device_of(colli_gpu *gpu, const void *at) {
-  unsigned type = 0, managed = 0;
-  int ordinal = COLLI_GPU_HOST;
+/* Asks the driver about an address. */
+static colli_cu_result ask(const colli_gpu *gpu, const void *at, unsigned *type, unsigned *managed,
+                           int *ordinal) {
   colli_cu_pointer_attribute attributes[] = {COLLI_CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
                                              COLLI_CU_POINTER_ATTRIBUTE_IS_MANAGED,
                                              COLLI_CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL};
-  void *values[] = {&type, &managed, &ordinal};
-  if (!at || gpu->cuda.pointer_get_attributes(3, attributes, values, (colli_cu_deviceptr)at) !=
-                 COLLI_CUDA_SUCCESS)
+  void *values[] = {type, managed, ordinal};
+  return gpu->cuda.pointer_get_attributes(3, attributes, values, (colli_cu_deviceptr)at);
+}
+
+int colli_gpu_device_of(colli_gpu *gpu, const void *at) {
+  unsigned type = 0, managed = 0;
+  int ordinal = COLLI_GPU_HOST;
+  if (!at)
     return COLLI_GPU_HOST;
-  const bool of_device = type == COLLI_CU_MEMORYTYPE_DEVICE && !managed;
-  return of_device && ordinal >= 0 && ordinal < gpu->ndevices ? ordinal : COLLI_GPU_HOST;
+  colli_cu_result result = ask(gpu, at, &type, &managed, &ordinal);
+  colli_gpu_thread before;
+  if (result == COLLI_CUDA_ERROR_INVALID_CONTEXT &&
+      colli_gpu_enter(gpu, COLLI_GPU_CURRENT, &before, NULL) == COLL_OK) {
+    result = ask(gpu, at, &type, &managed, &ordinal);
+    colli_gpu_leave(gpu, &before);
+  }
+  const bool there = result == COLLI_CUDA_SUCCESS && type == COLLI_CU_MEMORYTYPE_DEVICE && !managed;
+  return there && ordinal >= 0 && ordinal < gpu->ndevices ? ordinal : COLLI_GPU_HOST;
 }
 
-void *colli_gpu_take_pinned(colli_gpu *gpu, size_t bytes) {
+/* Pinning needs a context, and the pool of a thread that has none uses device 0's. */
+colli_pinned *colli_gpu_take_pinned(colli_gpu *gpu, size_t bytes) {
+  colli_gpu_thread before;
+  if (colli_gpu_enter(gpu, COLLI_GPU_CURRENT, &before, NULL) != COLL_OK)
+    return NULL;
   pthread_mutex_lock(&gpu->mutex);
-  void *memory = colli_pinned_take(&gpu->pool, &gpu->cuda, bytes);
+  colli_pinned *block = colli_pinned_take(&gpu->pool, &gpu->cuda, bytes);
   pthread_mutex_unlock(&gpu->mutex);
-  return memory;
+  colli_gpu_leave(gpu, &before);
+  return block;
 }
 
-void colli_gpu_put_pinned(colli_gpu *gpu, void *memory) {
+void colli_gpu_put_pinned(colli_gpu *gpu, colli_pinned *block) {
   pthread_mutex_lock(&gpu->mutex);
-  colli_pinned_put(&gpu->pool, &gpu->cuda, memory);
+  colli_pinned_put(&gpu->pool, &gpu->cuda, block);
   pthread_mutex_unlock(&gpu->mutex);
 }
 
@@ -128,10 +147,14 @@ static coll_status ready_device(colli_gpu *gpu, int device, coll_error *error) {
 
 coll_status colli_gpu_enter(colli_gpu *gpu, int device, colli_gpu_thread *before,
                             coll_error *error) {
-  COLLI_ASSERT(device >= 0 && device < gpu->ndevices);
+  COLLI_ASSERT(device >= COLLI_GPU_CURRENT && device < gpu->ndevices);
   *before = (colli_gpu_thread){.mode = COLLI_CU_STREAM_CAPTURE_MODE_RELAXED};
   gpu->cuda.ctx_get_current(&before->context);
   gpu->cuda.exchange_capture_mode(&before->mode);
+  if (device == COLLI_GPU_CURRENT && before->context)
+    return COLL_OK;
+  if (device == COLLI_GPU_CURRENT)
+    device = 0;
   pthread_mutex_lock(&gpu->mutex);
   coll_status status = ready_device(gpu, device, error);
   pthread_mutex_unlock(&gpu->mutex);

@@ -14,6 +14,7 @@
 
 #define COLLI_GPU_DEVICES 64
 #define COLLI_GPU_HOST    (-1) /* instead of a device's number: host memory */
+#define COLLI_GPU_CURRENT (-1) /* the thread's context, or if it has none that of device 0 */
 
 /* A device; nothing is made before it is first used. */
 typedef struct colli_gpu_device {
@@ -24,6 +25,7 @@ typedef struct colli_gpu_device {
 typedef struct colli_gpu {
   colli_cuda cuda;
   int ndevices;
+  pthread_mutex_t wakes; /* held while a thread of the driver wakes a rank: passage.c */
   pthread_mutex_t mutex; /* of what follows */
   colli_gpu_device devices[COLLI_GPU_DEVICES];
   colli_pinned_pool pool;
@@ -80,7 +82,7 @@ coll_status colli_gpu_copy(colli_gpu *gpu, int device, colli_gpu_direction direc
                            coll_error *error);
 
 /* Memory of the host that devices reach directly, for copies; NULL: none. Any thread. */
-void *colli_gpu_take_pinned(colli_gpu *gpu, size_t bytes);
-void colli_gpu_put_pinned(colli_gpu *gpu, void *memory);
+colli_pinned *colli_gpu_take_pinned(colli_gpu *gpu, size_t bytes);
+void colli_gpu_put_pinned(colli_gpu *gpu, colli_pinned *block);
 
 #endif

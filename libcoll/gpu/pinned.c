@@ -32,7 +32,7 @@ static colli_pinned *make(const colli_cuda *cuda, int class) {
   return NULL;
 }
 
-void *colli_pinned_take(colli_pinned_pool *pool, const colli_cuda *cuda, size_t bytes) {
+colli_pinned *colli_pinned_take(colli_pinned_pool *pool, const colli_cuda *cuda, size_t bytes) {
   const int class = class_of(bytes);
   if (class < 0)
     return NULL;
@@ -44,16 +44,10 @@ void *colli_pinned_take(colli_pinned_pool *pool, const colli_cuda *cuda, size_t 
   if (!block)
     return NULL;
   LIST_INSERT_HEAD(&pool->used, block, link);
-  return block->memory;
+  return block;
 }
 
-void colli_pinned_put(colli_pinned_pool *pool, const colli_cuda *cuda, void *memory) {
-  colli_pinned *block;
-  LIST_FOREACH(block, &pool->used, link)
-    if (block->memory == memory)
-      break;
-  if (!block)
-    return;
+void colli_pinned_put(colli_pinned_pool *pool, const colli_cuda *cuda, colli_pinned *block) {
   LIST_REMOVE(block, link);
   if ((size_t)1 << block->class > COLLI_PINNED_KEPT)
     drop(block, cuda);

@@ -27,11 +27,12 @@ typedef struct colli_pinned_pool {
   struct colli_pinned_list free[COLLI_PINNED_CLASSES];
 } colli_pinned_pool;
 
-/* A block of at least `bytes` bytes, aligned to 64; NULL: out of memory. A context is current. */
-void *colli_pinned_take(colli_pinned_pool *pool, const colli_cuda *cuda, size_t bytes);
+/* A block of at least `bytes` bytes, aligned to a page; NULL: out of memory. A context is current.
+ */
+colli_pinned *colli_pinned_take(colli_pinned_pool *pool, const colli_cuda *cuda, size_t bytes);
 
 /* Returns it. */
-void colli_pinned_put(colli_pinned_pool *pool, const colli_cuda *cuda, void *memory);
+void colli_pinned_put(colli_pinned_pool *pool, const colli_cuda *cuda, colli_pinned *block);
 
 /* Frees all blocks, also those in use. */
 void colli_pinned_free(colli_pinned_pool *pool, const colli_cuda *cuda);

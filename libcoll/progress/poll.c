@@ -101,6 +101,14 @@ static int poll_transports(colli_family *family) {
   return moved;
 }
 
+/* Whether a communicator has operations in flight, messages to send, windows, or stream-ordered
+ * calls. */
+static bool is_busy(const coll_comm *comm) {
+  if (comm->streams && comm->streams->open > 0)
+    return true;
+  return comm->failure.status == COLL_OK && (comm->exec.oldest || comm->p2p.busy > 0);
+}
+
 /*
  * Polls the other communicators of the family, except those with a thread inside. Ranks may wait
  * for operations of several communicators in different orders; none must block another.
@@ -108,8 +116,7 @@ static int poll_transports(colli_family *family) {
 int colli_comm_poll_siblings(coll_comm *comm) {
   int moved = 0;
   for (coll_comm *other = comm->family->members; other; other = other->sibling)
-    if (other != comm && (other->exec.oldest || other->p2p.busy > 0) &&
-        !atomic_load(&other->entry.guard.inside))
+    if (other != comm && is_busy(other) && !atomic_load(&other->entry.guard.inside))
       moved |= colli_comm_poll(other);
   return moved;
 }
@@ -182,11 +189,6 @@ void colli_comm_serve(coll_comm *comm) {
   colli_comm_poll(comm);
   colli_comm_poll_siblings(comm);
   tend_messages(comm);
-}
-
-/* Whether a communicator has operations in flight, messages to send, or windows. */
-static bool is_busy(const coll_comm *comm) {
-  return comm->failure.status == COLL_OK && (comm->exec.oldest || comm->p2p.busy > 0);
 }
 
 bool colli_family_busy(const colli_family *family) {

@@ -14,9 +14,12 @@
 /* Polls the operations of one communicator, unless it has failed or waits for notices about a
  * broken connection: not 0 if something moved. */
 static inline int colli_comm_poll(coll_comm *comm) {
+  int moved = 0;
+  if (__builtin_expect(comm->streams != NULL, 0)) /* also of one that has failed: streams wait */
+    moved = comm->streams->move(comm);
   if (comm->failure.status != COLL_OK || comm->failure.suspended)
-    return 0;
-  return colli_engine_progress(&comm->exec, &comm->p2p);
+    return moved;
+  return moved | colli_engine_progress(&comm->exec, &comm->p2p);
 }
 
 /* Polls the other communicators of the family, except those with a thread inside. */

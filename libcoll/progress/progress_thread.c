@@ -152,7 +152,8 @@ static void rest(colli_progress *p, unsigned calls, bool neglected) {
 static void listen_only(colli_progress *p) {
   struct pollfd fds[2];
   colli_notice_poll(p->family);
-  fds[1] = (struct pollfd){.fd = colli_ctrl_fd(p->family->ctrl), .events = POLLIN};
+  fds[1] = (struct pollfd){.fd = p->family->ctrl ? colli_ctrl_fd(p->family->ctrl) : -1,
+                           .events = POLLIN};
   sleep_as(p, WATCHING, fds, 2, 0);
 }
 

@@ -143,3 +143,19 @@ int colli_comm_progress(coll_comm *comm) {
     moved = colli_comm_watch(comm);
   return moved;
 }
+
+coll_status colli_comm_await_streams(coll_comm *comm, const char *name) {
+  const colli_world *world = &comm->world;
+  const uint64_t until_ns = world->now_ns(world->ctx) + comm->watch.timeout_ns;
+  colli_comm_wait_begin(comm);
+  while (colli_streams_unstarted(comm) && comm->failure.status == COLL_OK) {
+    if (world->now_ns(world->ctx) >= until_ns)
+      return colli_comm_refuse(
+          comm, COLL_ERR_TIMEOUT, name,
+          "%d stream-ordered calls that were made before have not begun within %llu ms, because "
+          "their streams are not there yet; a kernel before them may never end",
+          comm->streams->unstarted, (unsigned long long)(comm->watch.timeout_ns / COLLI_NS_PER_MS));
+    colli_comm_wait_a_bit(comm, until_ns);
+  }
+  return comm->failure.status;
+}

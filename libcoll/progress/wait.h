@@ -14,4 +14,9 @@ void colli_comm_wait_a_bit(coll_comm *comm, uint64_t until_ns);
 /* Advances everything as far as possible without waiting; not 0 if something moved. */
 int colli_comm_progress(coll_comm *comm);
 
+/* Waits until the stream-ordered calls that were made before have been started. Errors: the
+ * communicator's; TIMEOUT (their streams do not come to them), recorded, nothing else is affected.
+ */
+coll_status colli_comm_await_streams(coll_comm *comm, const char *name);
+
 #endif

@@ -56,7 +56,8 @@ const char *case_text(const test_case *c, int nranks, char text[160]) {
                                       "scan",       "exscan",   "broadcast",      "allgather",
                                       "allgatherv", "gather",   "gatherv",        "scatter",
                                       "scatterv",   "alltoall", "alltoallv",      "barrier"};
-  static const char *const forms[] = {"blocking", "nonblocking", "persistent", "grouped"};
+  static const char *const forms[] = {"blocking", "nonblocking", "persistent",
+                                      "grouped",  "on a stream", "grouped on a stream"};
   snprintf(text, 160,
            "%s, %s, type %d, op %d, %d ranks, root %d, in place %d, count %zu, seed %llu",
            colls[c->coll], forms[c->form], (int)c->type, (int)c->op, nranks, c->root, c->in_place,
@@ -302,6 +303,9 @@ static int intact(const case_state *r) {
     return coll_i##name(__VA_ARGS__, comm, open);                                                  \
   case CASE_PERSISTENT:                                                                            \
     return coll_##name##_init(__VA_ARGS__, comm, open);                                            \
+  case CASE_STREAMED:                                                                              \
+  case CASE_STREAMED_GROUP:                                                                        \
+    return coll_##name##_on_stream(__VA_ARGS__, comm, c->stream);                                  \
   default:                                                                                         \
     return coll_##name(__VA_ARGS__, comm);                                                         \
   }
@@ -372,6 +376,9 @@ static coll_status call_barrier(const test_case *c, coll_comm *comm, coll_reques
     return coll_ibarrier(comm, open);
   case CASE_PERSISTENT:
     return coll_barrier_init(comm, open);
+  case CASE_STREAMED:
+  case CASE_STREAMED_GROUP:
+    return coll_barrier_on_stream(comm, c->stream);
   default:
     return coll_barrier(comm);
   }

@@ -35,7 +35,9 @@ typedef enum case_form {
   CASE_NONBLOCKING,
   CASE_PERSISTENT,
   CASE_GROUPED,
-  CASE_FORMS
+  CASE_FORMS,
+  CASE_STREAMED = CASE_FORMS, /* on a stream of the case's device, as is the next */
+  CASE_STREAMED_GROUP
 } case_form;
 
 /* Memory of another kind than the host's, for a case's buffers. */
@@ -44,6 +46,7 @@ typedef struct case_device {
   void (*give)(void *memory);
   void (*write)(void *memory, const void *from, size_t bytes);
   void (*read)(void *to, const void *memory, size_t bytes);
+  void (*await)(void *stream); /* until it has done everything */
 } case_device;
 
 /* in_place: 0 no, 1 as NCCL has it, 2 as MPI has it (another place in reduce-scatter only). */
@@ -59,6 +62,7 @@ typedef struct test_case {
   void *memory[2];           /* this rank's, for input and output; NULL: the case allocates */
   size_t capacity;           /* bytes of each */
   const case_device *device; /* or NULL */
+  void *stream;              /* of it */
   bool in_device[2];         /* which of the two is there; ... */
 } test_case;
 

@@ -18,11 +18,19 @@ static coll_status run_persistent(const test_case *c, coll_request **open, int c
   return status;
 }
 
+static bool is_grouped(const test_case *c) {
+  return c->form == CASE_GROUPED || c->form == CASE_STREAMED_GROUP;
+}
+
 /* Completes calls of one form that have been made. */
 static coll_status complete(coll_comm *comm, const test_case *c, coll_request **open, int count) {
   coll_status status = COLL_OK;
-  if (c->form == CASE_GROUPED)
-    return coll_group_end(comm);
+  if (is_grouped(c))
+    status = coll_group_end(comm);
+  if (c->form >= CASE_STREAMED && status == COLL_OK) {
+    c->device->await(c->stream);
+    status = coll_comm_async_error(comm);
+  }
   if (c->form == CASE_PERSISTENT)
     return run_persistent(c, open, count);
   for (int i = 0; c->form == CASE_NONBLOCKING && i < count && status == COLL_OK; i++)
@@ -35,7 +43,7 @@ int case_try(coll_comm *comm, int rank, int nranks, const test_case *cases, int 
   case_state *states[CASE_MAX_AT_ONCE] = {NULL};
   coll_request *open[CASE_MAX_AT_ONCE] = {NULL};
   int made = 0, wrong = 0;
-  coll_status status = cases->form == CASE_GROUPED ? coll_group_start(comm) : COLL_OK;
+  coll_status status = is_grouped(cases) ? coll_group_start(comm) : COLL_OK;
   for (; made < count && status == COLL_OK; made++)
     status = case_begin(comm, rank, nranks, &cases[made], &states[made], &open[made]);
   if (status == COLL_OK)

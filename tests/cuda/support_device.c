@@ -55,4 +55,14 @@ static void read_from(void *to, const void *memory, size_t bytes) {
   MUST(cuda.stream_synchronize(NULL));
 }
 
-const case_device device_memory = {take, give, write_to, read_from};
+static void await(void *stream) {
+  MUST(cuda.stream_synchronize(stream));
+}
+
+colli_cu_stream device_stream(void) {
+  colli_cu_stream stream;
+  MUST(cuda.stream_create(&stream, COLLI_CU_STREAM_NON_BLOCKING, 0));
+  return stream;
+}
+
+const case_device device_memory = {take, give, write_to, read_from, await};

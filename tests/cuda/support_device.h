@@ -12,4 +12,7 @@ const colli_cuda *device_use(int device);
 /* Memory of the device that the calling thread uses. */
 extern const case_device device_memory;
 
+/* A stream of that device, for as long as the process lives. */
+colli_cu_stream device_stream(void);
+
 #endif

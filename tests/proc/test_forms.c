@@ -97,7 +97,7 @@ static int streams(coll_comm *comm, int rank, int nranks, void *arg) {
   float x = 1;
   EXPECT(coll_allreduce_on_stream(&x, &x, 1, COLL_FLOAT32, COLL_SUM, comm, NULL),
          COLL_ERR_UNSUPPORTED, "coll_allreduce");
-  EXPECT(coll_barrier_on_stream(comm, NULL), COLL_ERR_UNSUPPORTED, "host memory");
+  EXPECT(coll_barrier_on_stream(comm, NULL), COLL_ERR_UNSUPPORTED, "CUDA");
   EXPECT(coll_send_on_stream(&x, 1, COLL_FLOAT32, 0, 0, comm, NULL), COLL_ERR_UNSUPPORTED, "send");
   RANK_OK(coll_allreduce(&x, &x, 1, COLL_FLOAT32, COLL_SUM, comm));
   return 0;

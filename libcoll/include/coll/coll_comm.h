@@ -262,6 +262,14 @@ COLL_API coll_status coll_comm_create_group(coll_comm *comm, const int *ranks, i
  */
 COLL_API coll_status coll_comm_origin_rank(const coll_comm *comm, int rank, int *origin);
 
+/*
+ * Whether stream-ordered operations (coll_<name>_on_stream()) have failed: COLL_OK, or the reason.
+ * Their results are then undefined, although their streams go on. Does not wait, so it says nothing
+ * about operations that their streams have not passed: synchronise first. coll_last_error() has the
+ * details. Errors: INVALID_ARGUMENT, INVALID_USAGE, and those of the operations.
+ */
+COLL_API coll_status coll_comm_async_error(coll_comm *comm);
+
 /* ---- abort, revoke, shrink, agree ---------------------------------------------------------- */
 
 /*

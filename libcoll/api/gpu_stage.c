@@ -1,0 +1,115 @@
+/* gpu_stage.c: which parts of a call's buffers are copied between GPU memory and the host. */
+#include "libcoll/api/gpu_stage.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "libcoll/base/names.h"
+#include "libcoll/comm/comm.h"
+
+bool colli_gpu_touches(const coll_comm *comm, const colli_call *call) {
+  colli_gpu *gpu = comm->gpu;
+  return colli_gpu_device_of(gpu, call->sendbuf) != COLLI_GPU_HOST ||
+         (call->recvbuf != call->sendbuf &&
+          colli_gpu_device_of(gpu, call->recvbuf) != COLLI_GPU_HOST);
+}
+
+/* Bytes that a call reads and writes, from the beginnings of its buffers. */
+static void find_extents(const coll_comm *comm, const colli_call *call, size_t *reads,
+                         size_t *writes) {
+  const size_t elem = colli_type_bytes(call->type);
+  if (call->coll != COLLI_SENDRECV) {
+    colli_call_extent(&comm->calls, call, reads, writes);
+    if (call->coll == COLLI_EXSCAN && comm->rank == 0)
+      *writes = 0; /* it gets no result */
+  } else {
+    const bool sends = call->p2p == COLLI_P2P_SEND || call->p2p == COLLI_P2P_SENDRECV ||
+                       call->p2p == COLLI_P2P_PUT;
+    const bool receives = call->p2p == COLLI_P2P_RECV || call->p2p == COLLI_P2P_SENDRECV;
+    *reads = sends ? call->count : 0;
+    *writes = receives ? call->recv_count : 0;
+  }
+  *reads *= elem;
+  *writes *= elem;
+}
+
+/* Takes memory for copies of the buffers that are in GPU memory; false if out of memory. */
+static bool take_copies(colli_gpu_stage *stage, const colli_call *call, size_t reads,
+                        size_t writes) {
+  const bool same = call->sendbuf == call->recvbuf;
+  if (stage->from != COLLI_GPU_HOST && (reads || same)) {
+    stage->in = colli_gpu_take_pinned(stage->gpu, same && writes > reads ? writes : reads);
+    if (!stage->in)
+      return false;
+  }
+  if (stage->to == COLLI_GPU_HOST || (!writes && !same))
+    return true;
+  stage->out = same && stage->in ? stage->in : colli_gpu_take_pinned(stage->gpu, writes);
+  return stage->out != NULL;
+}
+
+/* Whether a call's result consists of blocks, with memory between them that is not its own. */
+static bool has_blocks(const coll_comm *comm, const colli_call *call) {
+  return call->varying && (call->coll == COLLI_ALLGATHER || call->coll == COLLI_ALLTOALL ||
+                           (call->coll == COLLI_GATHER && call->root == comm->rank));
+}
+
+/* Lists the blocks of the result; false if out of memory. */
+static bool list_blocks(const coll_comm *comm, const colli_call *call, colli_gpu_stage *stage) {
+  const size_t n = (size_t)comm->nranks, elem = colli_type_bytes(call->type);
+  size_t end = 0;
+  stage->result = malloc(n * sizeof(*stage->result));
+  if (!stage->result)
+    return false;
+  stage->nresult = n;
+  for (size_t i = 0; i < n; i++) {
+    const size_t first = call->out_displs ? call->out_displs[i] : end;
+    stage->result[i] =
+        (colli_gpu_piece){(char *)call->recvbuf + first * elem,
+                          (char *)stage->out->memory + first * elem, call->out_counts[i] * elem};
+    end = first + call->out_counts[i];
+  }
+  return true;
+}
+
+coll_status colli_gpu_stage_make(coll_comm *comm, const colli_call *call, colli_gpu_stage *stage) {
+  size_t reads, writes;
+  find_extents(comm, call, &reads, &writes);
+  *stage = (colli_gpu_stage){.gpu = comm->gpu,
+                             .from = colli_gpu_device_of(comm->gpu, call->sendbuf),
+                             .to = colli_gpu_device_of(comm->gpu, call->recvbuf)};
+  bool ok = take_copies(stage, call, reads, writes);
+  if (ok && stage->in)
+    stage->input = (colli_gpu_piece){(void *)call->sendbuf, stage->in->memory, reads};
+  if (ok && stage->out && has_blocks(comm, call)) {
+    ok = list_blocks(comm, call, stage);
+  } else if (ok && stage->out) {
+    stage->whole = (colli_gpu_piece){call->recvbuf, stage->out->memory, writes};
+    stage->result = &stage->whole;
+    stage->nresult = 1;
+  }
+  if (ok)
+    return COLL_OK;
+  colli_gpu_stage_free(stage);
+  return colli_comm_refuse(comm, COLL_ERR_NO_MEMORY, call->name,
+                           "out of memory for copies of %zu and %zu bytes of GPU memory in pinned "
+                           "host memory; see ulimit -l and -v",
+                           reads, writes);
+}
+
+void colli_gpu_stage_free(colli_gpu_stage *stage) {
+  if (stage->in)
+    colli_gpu_put_pinned(stage->gpu, stage->in);
+  if (stage->out && stage->out != stage->in)
+    colli_gpu_put_pinned(stage->gpu, stage->out);
+  if (stage->result != &stage->whole)
+    free(stage->result);
+  memset(stage, 0, sizeof(*stage));
+}
+
+void colli_gpu_stage_use(const colli_gpu_stage *stage, colli_call *call) {
+  if (stage->in)
+    call->sendbuf = stage->in->memory;
+  if (stage->out)
+    call->recvbuf = stage->out->memory;
+}

@@ -1,0 +1,32 @@
+/* gpu_stage.h: the copies in pinned host memory on which a call on GPU memory runs. */
+#ifndef COLLI_API_GPU_STAGE_H
+#define COLLI_API_GPU_STAGE_H
+
+#include "libcoll/call/call.h"
+#include "libcoll/gpu/devices.h"
+
+/* One call's copies. */
+typedef struct colli_gpu_stage {
+  colli_gpu *gpu;
+  int from, to;            /* the devices of input and result; COLLI_GPU_HOST: no copy */
+  colli_pinned *in, *out;  /* the copies, or NULL; the same if the call is in place */
+  colli_gpu_piece input;   /* of no bytes: there is none to copy */
+  colli_gpu_piece *result; /* the pieces of the result */
+  size_t nresult;
+  colli_gpu_piece whole; /* that piece, if it is one */
+} colli_gpu_stage;
+
+/* Whether one of a call's buffers is in GPU memory. */
+bool colli_gpu_touches(const coll_comm *comm, const colli_call *call);
+
+/*
+ * Describes the copies of a checked call, whose buffers may be in host memory, and takes memory for
+ * them. On failure there is nothing to free. Errors: NO_MEMORY, recorded.
+ */
+coll_status colli_gpu_stage_make(coll_comm *comm, const colli_call *call, colli_gpu_stage *stage);
+void colli_gpu_stage_free(colli_gpu_stage *stage);
+
+/* Makes a call use the copies instead of its buffers. */
+void colli_gpu_stage_use(const colli_gpu_stage *stage, colli_call *call);
+
+#endif

@@ -1,0 +1,358 @@
+/* on_stream.c: stream-ordered calls: their queue, and what becomes of them. */
+#include "libcoll/api/on_stream.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "libcoll/api/gpu_stage.h"
+#include "libcoll/api/request.h"
+#include "libcoll/api/run.h"
+#include "libcoll/base/error.h"
+#include "libcoll/comm/comm.h"
+#include "libcoll/failure/failure.h"
+#include "libcoll/gpu/passage.h"
+#include "libcoll/progress/doorbell.h"
+#include "libcoll/progress/enter.h"
+#include "libcoll/progress/progress_thread.h"
+#include "libcoll/progress/wait.h"
+
+#define FINISH_NS (10 * COLLI_NS_PER_S) /* the longest that a destroy waits for streams */
+
+typedef struct stream_call {
+  coll_request *request; /* persistent, on the copies */
+  colli_gpu_stage stage;
+} stream_call;
+
+typedef enum batch_state {
+  EXPECTED, /* the stream has not come, or earlier batches have not started */
+  RUNNING,
+  ANSWERED
+} batch_state;
+
+/* Calls that begin together, at one place of a stream. */
+typedef struct colli_stream_batch {
+  TAILQ_ENTRY(colli_stream_batch) link;
+  coll_comm *comm;
+  colli_gpu_passage passage;
+  batch_state state;
+  int count, started;
+  stream_call calls[];
+} stream_batch;
+
+/* ---- the life of a batch --------------------------------------------------------------------- */
+
+/* The stream has come. A thread of the driver calls this. */
+static void wake(void *arg) {
+  const stream_batch *batch = arg;
+  colli_family *family = batch->comm->family;
+  atomic_fetch_add(&family->wakes, 1);
+  colli_progress_wake(family);
+  colli_doorbells_ring(family);
+}
+
+/* Frees a batch that no stream uses. */
+static void free_batch(stream_batch *batch) {
+  for (int i = 0; i < batch->count; i++) {
+    colli_gpu_stage_free(&batch->calls[i].stage);
+    colli_request_put(batch->calls[i].request);
+  }
+  colli_gpu_passage_close(&batch->passage);
+  free(batch);
+}
+
+/* Remembers why an operation failed alone. */
+static void note_status(coll_comm *comm, coll_status status) {
+  if (comm->streams->status == COLL_OK)
+    comm->streams->status = status;
+}
+
+/* Starts the calls, up to the first that fails. */
+static void start(stream_batch *batch) {
+  coll_comm *comm = batch->comm;
+  batch->state = RUNNING;
+  comm->streams->unstarted--;
+  while (batch->started < batch->count) {
+    const coll_status status = colli_call_start_again(comm, batch->calls[batch->started].request);
+    if (status != COLL_OK) {
+      note_status(comm, status);
+      return;
+    }
+    batch->started++;
+  }
+}
+
+/* Whether all its operations have ended. */
+static bool has_ended(const stream_batch *batch) {
+  for (int i = 0; i < batch->started; i++)
+    if (!batch->calls[i].request->done)
+      return false;
+  return true;
+}
+
+/* Finishes the operations, and lets the stream go on. */
+static void answer(stream_batch *batch) {
+  for (int i = 0; i < batch->started; i++) {
+    const coll_status status = colli_request_complete(&batch->calls[i].request);
+    if (status != COLL_OK)
+      note_status(batch->comm, status);
+  }
+  batch->state = ANSWERED;
+  colli_gpu_passage_answer(&batch->passage);
+}
+
+/* The stream has passed. */
+static void remove_batch(stream_batch *batch) {
+  colli_streams *streams = batch->comm->streams;
+  TAILQ_REMOVE(&streams->batches, batch, link);
+  streams->open--;
+  free_batch(batch);
+}
+
+/* Advances a batch. `first`: all before it have been started. */
+static int move_batch(stream_batch *batch, bool first) {
+  coll_comm *comm = batch->comm;
+  const bool failed = comm->failure.status != COLL_OK;
+  switch (batch->state) {
+  case EXPECTED:
+    if (!atomic_load(&batch->passage.reached) || !(first || failed))
+      return 0;
+    if (!failed && comm->failure.suspended)
+      return 0;
+    start(batch); /* of a failed communicator: none */
+    return 1;
+  case RUNNING:
+    if (!has_ended(batch))
+      return 0;
+    answer(batch);
+    return 1;
+  case ANSWERED:
+    if (!atomic_load(&batch->passage.left))
+      return 0;
+    remove_batch(batch);
+    return 1;
+  }
+  return 0;
+}
+
+/* Advances all. */
+static int move_all(coll_comm *comm) {
+  int moved = 0;
+  bool first = true;
+  for (stream_batch *batch = TAILQ_FIRST(&comm->streams->batches), *next; batch; batch = next) {
+    next = TAILQ_NEXT(batch, link);
+    const batch_state before = batch->state;
+    moved |= move_batch(batch, first);
+    first = first && !(before == EXPECTED && batch->state == EXPECTED);
+  }
+  return moved;
+}
+
+/* ---- a new one ------------------------------------------------------------------------------- */
+
+/* Puts copies and the host's turn into the stream. */
+static coll_status fill_stream(stream_batch *batch, coll_error *error) {
+  colli_gpu_passage *passage = &batch->passage;
+  coll_status status = COLL_OK;
+  for (int i = 0; i < batch->count && status == COLL_OK; i++)
+    if (batch->calls[i].stage.input.bytes > 0)
+      status = colli_gpu_passage_copy(passage, COLLI_GPU_TO_HOST, &batch->calls[i].stage.input, 1,
+                                      error);
+  if (status == COLL_OK)
+    status = colli_gpu_passage_wait(passage, error);
+  for (int i = 0; i < batch->count && status == COLL_OK; i++)
+    status = colli_gpu_passage_copy(passage, COLLI_GPU_TO_DEVICE, batch->calls[i].stage.result,
+                                    batch->calls[i].stage.nresult, error);
+  if (status == COLL_OK)
+    status = colli_gpu_passage_end(passage, error);
+  return status;
+}
+
+/* Fails the communicator, because the driver did not take a call for which the others will wait. */
+static coll_status fail_comm(coll_comm *comm, const char *name, const coll_error *reason) {
+  coll_error record;
+  colli_comm_record(comm, &record, reason->status, comm->rank, NULL);
+  snprintf(record.operation, sizeof(record.operation), "%s", name);
+  snprintf(record.syscall, sizeof(record.syscall), "%s", reason->syscall);
+  snprintf(record.message, sizeof(record.message), "%.480s (rank %d of %d on %s)", reason->message,
+           comm->rank, comm->nranks, comm->host);
+  colli_comm_fail(comm, &record);
+  return comm->failure.status;
+}
+
+/* Makes copies for the calls of a batch, and a passage. */
+static coll_status prepare(stream_batch *batch, coll_request **requests, int count, void *stream) {
+  coll_comm *comm = batch->comm;
+  coll_error error = COLL_ERROR_INIT;
+  coll_status status = COLL_OK;
+  batch->count = count;
+  for (int i = 0; i < count; i++)
+    batch->calls[i].request = requests[i];
+  for (int i = 0; i < count && status == COLL_OK; i++) {
+    colli_call *call = requests[i]->kept;
+    status = colli_gpu_stage_make(comm, call, &batch->calls[i].stage);
+    if (status == COLL_OK)
+      colli_gpu_stage_use(&batch->calls[i].stage, call);
+  }
+  if (status != COLL_OK)
+    return status;
+  if (colli_gpu_passage_open(comm->gpu, stream, &batch->passage, &error) != COLL_OK) {
+    snprintf(error.operation, sizeof(error.operation), "%s", requests[0]->kept->name);
+    return colli_comm_refuse_as(comm, &error);
+  }
+  batch->passage.on_reached = wake;
+  batch->passage.arg = batch;
+  return COLL_OK;
+}
+
+/* Puts the calls of persistent requests, which it takes over, into a stream. */
+static coll_status enqueue(coll_comm *comm, coll_request **requests, int count, void *stream) {
+  colli_gpu_thread before;
+  coll_error error = COLL_ERROR_INIT;
+  const char *name = requests[0]->kept->name;
+  stream_batch *batch = calloc(1, sizeof(*batch) + (size_t)count * sizeof(*batch->calls));
+  if (!batch) {
+    for (int i = 0; i < count; i++)
+      colli_request_put(requests[i]);
+    return colli_comm_refuse(comm, COLL_ERR_NO_MEMORY, name, "out of memory for %d calls", count);
+  }
+  batch->comm = comm;
+  coll_status status = prepare(batch, requests, count, stream);
+  if (status != COLL_OK) {
+    free_batch(batch);
+    return status;
+  }
+  status = colli_gpu_enter(comm->gpu, batch->passage.device, &before, &error);
+  if (status != COLL_OK) {
+    free_batch(batch);
+    return fail_comm(comm, name, &error);
+  }
+  colli_streams *streams = comm->streams;
+  TAILQ_INSERT_TAIL(&streams->batches, batch, link);
+  streams->open++;
+  streams->unstarted++;
+  status = fill_stream(batch, &error);
+  colli_gpu_leave(comm->gpu, &before);
+  return status == COLL_OK ? COLL_OK : fail_comm(comm, name, &error);
+}
+
+/* ---- calls ----------------------------------------------------------------------------------- */
+
+/* Finds the driver if the program has loaded it since the communicator was made. */
+static coll_status find_gpu(coll_comm *comm, const char *name) {
+  colli_family *family = comm->family;
+  coll_error error = COLL_ERROR_INIT;
+  if (!family->gpu && colli_world_is_real(&family->world) &&
+      colli_gpu_open(&family->gpu, &family->log, &error) != COLL_OK)
+    return colli_comm_refuse_as(comm, &error);
+  for (coll_comm *one = family->members; one; one = one->sibling)
+    one->gpu = family->gpu;
+  if (comm->gpu)
+    return COLL_OK;
+  return colli_comm_refuse(comm, COLL_ERR_UNSUPPORTED, name,
+                           "this process has not loaded CUDA's driver, or it finds no GPU; use "
+                           "coll_%s or coll_i%s, or initialise CUDA first",
+                           name, name);
+}
+
+/* Makes a communicator's queue, and starts the progress thread, on first use. */
+static coll_status get_ready(coll_comm *comm, const char *name) {
+  coll_error error = COLL_ERROR_INIT;
+  coll_status status = comm->gpu ? COLL_OK : find_gpu(comm, name);
+  if (status != COLL_OK || comm->streams)
+    return status;
+  colli_family_share(comm->family, comm);
+  if (colli_progress_start(comm->family, &error) != COLL_OK)
+    return colli_comm_refuse_as(comm, &error);
+  comm->streams = calloc(1, sizeof(*comm->streams));
+  if (!comm->streams)
+    return colli_comm_refuse(comm, COLL_ERR_NO_MEMORY, name, "out of memory for a queue of calls");
+  TAILQ_INIT(&comm->streams->batches);
+  comm->streams->move = move_all;
+  return COLL_OK;
+}
+
+/* Keeps a call for the end of its group. */
+static coll_status add_to_group(coll_comm *comm, coll_request *request, void *stream) {
+  colli_streams *streams = comm->streams;
+  const char *name = request->kept->name;
+  coll_status status = COLL_OK;
+  if (streams->ngroup > 0 && stream != streams->group_stream)
+    status = colli_comm_refuse(comm, COLL_ERR_INVALID_USAGE, name,
+                               "the calls of a group are on two streams; give all the same one");
+  if (status == COLL_OK && streams->ngroup == streams->group_capacity) {
+    const int capacity = streams->group_capacity ? 2 * streams->group_capacity : 16;
+    coll_request **grown = realloc(streams->group, (size_t)capacity * sizeof(*grown));
+    if (grown) {
+      streams->group = grown;
+      streams->group_capacity = capacity;
+    } else {
+      status = colli_comm_refuse(comm, COLL_ERR_NO_MEMORY, name,
+                                 "out of memory for a group of %d calls", capacity);
+    }
+  }
+  if (status != COLL_OK) {
+    colli_request_put(request);
+    return status;
+  }
+  streams->group_stream = stream;
+  streams->group[streams->ngroup++] = request;
+  return COLL_OK;
+}
+
+coll_status colli_stream_call(coll_comm *comm, const colli_call *call, void *stream,
+                              colli_keep_fn *keep) {
+  colli_group *group = &comm->calls.group;
+  coll_request *request = NULL;
+  coll_status status = get_ready(comm, call->name);
+  if (status == COLL_OK)
+    status = keep(comm, call, &request);
+  if (status == COLL_OK)
+    status =
+        group->depth > 0 ? add_to_group(comm, request, stream) : enqueue(comm, &request, 1, stream);
+  if (group->depth > 0 && group->refused == COLL_OK)
+    group->refused = status;
+  return status;
+}
+
+bool colli_stream_has_group(const coll_comm *comm) {
+  return comm->streams && comm->streams->ngroup > 0;
+}
+
+coll_status colli_stream_end_group(coll_comm *comm, coll_status refused) {
+  colli_streams *streams = comm->streams;
+  const int count = streams->ngroup;
+  streams->ngroup = 0;
+  if (refused == COLL_OK && comm->calls.group.count > 0)
+    refused = colli_comm_refuse(comm, COLL_ERR_INVALID_USAGE, "group",
+                                "%d calls of the group are on a stream and %d are not; make two "
+                                "groups",
+                                count, comm->calls.group.count);
+  if (refused == COLL_OK)
+    return enqueue(comm, streams->group, count, streams->group_stream);
+  for (int i = 0; i < count; i++)
+    colli_request_put(streams->group[i]);
+  return refused;
+}
+
+/* ---- the end --------------------------------------------------------------------------------- */
+
+bool colli_stream_finish(coll_comm *comm) {
+  colli_streams *streams = comm->streams;
+  if (!streams)
+    return true;
+  const uint64_t limit_ns = comm->watch.timeout_ns < FINISH_NS ? comm->watch.timeout_ns : FINISH_NS;
+  const uint64_t until_ns = colli_now_ns() + limit_ns;
+  colli_comm_wait_begin(comm);
+  while (streams->open > 0 && colli_now_ns() < until_ns)
+    colli_comm_wait_a_bit(comm, until_ns);
+  for (int i = 0; i < streams->ngroup; i++)
+    colli_request_put(streams->group[i]);
+  stream_batch *batch;
+  TAILQ_FOREACH(batch, &streams->batches, link)
+    colli_gpu_passage_abandon(&batch->passage);
+  const bool all = streams->open == 0;
+  comm->streams = NULL;
+  free(streams->group);
+  free(streams);
+  return all;
+}

@@ -1,0 +1,22 @@
+/* streams.h: a communicator's stream-ordered calls that are under way: api/on_stream.c. */
+#ifndef COLLI_COMM_STREAMS_H
+#define COLLI_COMM_STREAMS_H
+
+#include <sys/queue.h>
+
+#include "coll/coll.h"
+
+TAILQ_HEAD(colli_stream_batches, colli_stream_batch);
+
+typedef struct colli_streams {
+  struct colli_stream_batches batches; /* calls that start together, in the order of the program */
+  int open;                            /* their number */
+  int unstarted;                       /* of them not started: later calls wait for these */
+  int (*move)(coll_comm *comm);        /* advances them: not 0 if something moved */
+  coll_status status;   /* of the first that failed alone, which coll_comm_async_error() tells */
+  coll_request **group; /* calls of the group that is open */
+  int ngroup, group_capacity;
+  void *group_stream; /* theirs */
+} colli_streams;
+
+#endif

@@ -1,0 +1,134 @@
+/* passage.c: puts the parts of a passage into a CUDA stream. */
+#include "libcoll/gpu/passage.h"
+
+#include <string.h>
+
+#include "libcoll/base/error.h"
+
+/* Finds the device of a stream. */
+static coll_status find_device(colli_gpu *gpu, colli_cu_stream stream, int *device,
+                               coll_error *error) {
+  colli_cu_context before = NULL, of_stream = NULL;
+  const colli_cuda *cuda = &gpu->cuda;
+  colli_cu_result result = cuda->ctx_get_current(&before);
+  if (result == COLLI_CUDA_SUCCESS && !stream && !before)
+    return colli_error_set(error, COLL_ERR_INVALID_ARGUMENT, NULL,
+                           "the stream is NULL, the default one, but this thread has no CUDA "
+                           "context; call cudaSetDevice() first");
+  if (result == COLLI_CUDA_SUCCESS && stream)
+    result = cuda->stream_get_ctx(stream, &of_stream);
+  if (result == COLLI_CUDA_SUCCESS && of_stream)
+    result = cuda->ctx_set_current(of_stream);
+  if (result == COLLI_CUDA_SUCCESS)
+    result = cuda->ctx_get_device(device);
+  if (of_stream)
+    cuda->ctx_set_current(before);
+  if (result == COLLI_CUDA_SUCCESS && *device >= 0 && *device < gpu->ndevices)
+    return COLL_OK;
+  return colli_error_set(error, COLL_ERR_INVALID_ARGUMENT, NULL,
+                         "%p is no stream of CUDA (error %d, %s)", (void *)stream, result,
+                         colli_cuda_result_name(cuda, result));
+}
+
+coll_status colli_gpu_passage_open(colli_gpu *gpu, void *stream, colli_gpu_passage *passage,
+                                   coll_error *error) {
+  memset(passage, 0, sizeof(*passage));
+  passage->gpu = gpu;
+  passage->stream = stream;
+  if (!gpu->cuda.stream_wait_value_32 || !gpu->cuda.stream_write_value_32)
+    return colli_error_set(error, COLL_ERR_UNSUPPORTED, NULL,
+                           "CUDA's driver, version %d.%d, cannot make a stream wait for a value; "
+                           "install one for CUDA 11.7 or newer, or use the forms without a stream",
+                           gpu->cuda.driver_version / 1000, gpu->cuda.driver_version % 1000 / 10);
+  coll_status status = find_device(gpu, passage->stream, &passage->device, error);
+  if (status != COLL_OK)
+    return status;
+  passage->answer = colli_gpu_take_pinned(gpu, sizeof(uint32_t));
+  if (!passage->answer)
+    return colli_error_set(error, COLL_ERR_NO_MEMORY, NULL,
+                           "out of pinned host memory; see ulimit -l");
+  *(uint32_t *)passage->answer->memory = 0;
+  return COLL_OK;
+}
+
+void colli_gpu_passage_close(colli_gpu_passage *passage) {
+  if (passage->answer)
+    colli_gpu_put_pinned(passage->gpu, passage->answer);
+  passage->answer = NULL;
+}
+
+coll_status colli_gpu_passage_copy(const colli_gpu_passage *passage, colli_gpu_direction direction,
+                                   const colli_gpu_piece *pieces, size_t count, coll_error *error) {
+  const bool out = direction == COLLI_GPU_TO_DEVICE;
+  const colli_cuda *cuda = &passage->gpu->cuda;
+  colli_cu_result result = COLLI_CUDA_SUCCESS;
+  for (size_t i = 0; i < count && result == COLLI_CUDA_SUCCESS; i++) {
+    const colli_cu_deviceptr at = (colli_cu_deviceptr)pieces[i].device;
+    if (pieces[i].bytes == 0)
+      continue;
+    result = out ? cuda->memcpy_htod_async(at, pieces[i].host, pieces[i].bytes, passage->stream)
+                 : cuda->memcpy_dtoh_async(pieces[i].host, at, pieces[i].bytes, passage->stream);
+  }
+  if (result == COLLI_CUDA_SUCCESS)
+    return COLL_OK;
+  return colli_gpu_fail(cuda, error, out ? "cuMemcpyHtoDAsync" : "cuMemcpyDtoHAsync",
+                        passage->device, result);
+}
+
+/* The stream has come to the passage. A thread of the driver calls this. */
+static void note_reached(void *arg) {
+  colli_gpu_passage *passage = arg;
+  atomic_store(&passage->reached, true);
+  pthread_mutex_lock(&passage->gpu->wakes);
+  if (passage->on_reached)
+    passage->on_reached(passage->arg);
+  pthread_mutex_unlock(&passage->gpu->wakes);
+}
+
+/* The stream has left it. */
+static void note_left(void *arg) {
+  colli_gpu_passage *passage = arg;
+  atomic_store(&passage->left, true);
+}
+
+coll_status colli_gpu_passage_wait(colli_gpu_passage *passage, coll_error *error) {
+  const colli_cuda *cuda = &passage->gpu->cuda;
+  colli_cu_deviceptr answer;
+  const char *function = "cuMemHostGetDevicePointer";
+  colli_cu_result result = cuda->mem_host_get_device_pointer(&answer, passage->answer->memory, 0);
+  if (result == COLLI_CUDA_SUCCESS) {
+    function = "cuLaunchHostFunc";
+    result = cuda->launch_host_func(passage->stream, note_reached, passage);
+  }
+  if (result == COLLI_CUDA_SUCCESS) {
+    function = "cuStreamWaitValue32";
+    result = cuda->stream_wait_value_32(passage->stream, answer, 1, COLLI_CU_STREAM_WAIT_VALUE_EQ);
+  }
+  if (result == COLLI_CUDA_SUCCESS) {
+    function = "cuStreamWriteValue32"; /* for the next time, in a graph */
+    result = cuda->stream_write_value_32(passage->stream, answer, 0,
+                                         COLLI_CU_STREAM_WRITE_VALUE_DEFAULT);
+  }
+  if (result == COLLI_CUDA_SUCCESS)
+    return COLL_OK;
+  return colli_gpu_fail(cuda, error, function, passage->device, result);
+}
+
+coll_status colli_gpu_passage_end(colli_gpu_passage *passage, coll_error *error) {
+  const colli_cuda *cuda = &passage->gpu->cuda;
+  const colli_cu_result result = cuda->launch_host_func(passage->stream, note_left, passage);
+  if (result == COLLI_CUDA_SUCCESS)
+    return COLL_OK;
+  return colli_gpu_fail(cuda, error, "cuLaunchHostFunc", passage->device, result);
+}
+
+void colli_gpu_passage_abandon(colli_gpu_passage *passage) {
+  pthread_mutex_lock(&passage->gpu->wakes);
+  passage->on_reached = NULL;
+  pthread_mutex_unlock(&passage->gpu->wakes);
+  colli_gpu_passage_answer(passage);
+}
+
+void colli_gpu_passage_answer(const colli_gpu_passage *passage) {
+  __atomic_store_n((uint32_t *)passage->answer->memory, 1u, __ATOMIC_RELEASE);
+}

@@ -1,0 +1,57 @@
+/*
+ * passage.h: where a stream passes through the host. The stream copies inputs to the host, tells
+ * the host, waits for its answer, and copies results to the device:
+ *
+ *   copies to the host -> host function "reached" -> wait until answer is 1 -> answer = 0
+ *                      -> copies to the device -> host function "left"
+ *
+ * Nothing here waits. Functions that the driver calls only set flags. All but open, close and
+ * answer are called with the device entered (colli_gpu_enter()).
+ */
+#ifndef COLLI_GPU_PASSAGE_H
+#define COLLI_GPU_PASSAGE_H
+
+#include <stdatomic.h>
+
+#include "libcoll/gpu/devices.h"
+
+typedef struct colli_gpu_passage {
+  colli_gpu *gpu;
+  int device;
+  colli_cu_stream stream;
+  colli_pinned *answer;          /* a word */
+  atomic_bool reached;           /* the stream has come here: the inputs are on the host */
+  atomic_bool left;              /* the results are on the device */
+  void (*on_reached)(void *arg); /* called by a thread of the driver; must not call the driver */
+  void *arg;
+} colli_gpu_passage;
+
+/*
+ * Prepares the passage of a stream (NULL: the default stream of the thread's context); the caller
+ * sets on_reached and arg. Errors: INVALID_ARGUMENT (no stream, or a thread without a context),
+ * UNSUPPORTED (the driver has no stream memory operations), NO_MEMORY.
+ */
+coll_status colli_gpu_passage_open(colli_gpu *gpu, void *stream, colli_gpu_passage *passage,
+                                   coll_error *error);
+
+/* Frees it: the stream has left, or has never been given it. */
+void colli_gpu_passage_close(colli_gpu_passage *passage);
+
+/* Puts copies into the stream. Errors: SYSTEM. */
+coll_status colli_gpu_passage_copy(const colli_gpu_passage *passage, colli_gpu_direction direction,
+                                   const colli_gpu_piece *pieces, size_t count, coll_error *error);
+
+/* Puts the host's turn into the stream: it tells the host, and waits. Errors: SYSTEM. */
+coll_status colli_gpu_passage_wait(colli_gpu_passage *passage, coll_error *error);
+
+/* Puts the end into the stream. Errors: SYSTEM. */
+coll_status colli_gpu_passage_end(colli_gpu_passage *passage, coll_error *error);
+
+/* The stream may come later or never: it will go on at once, and calls nobody. The passage and its
+ * GPUs remain, because it uses them. */
+void colli_gpu_passage_abandon(colli_gpu_passage *passage);
+
+/* Lets the stream go on. */
+void colli_gpu_passage_answer(const colli_gpu_passage *passage);
+
+#endif
