@@ -33,6 +33,7 @@
 #define TESTS_MODEL_SUPPORT_SEARCH_H
 
 #include <stddef.h>
+#include <stdlib.h>
 
 #include "support_shrink.h"
 
@@ -66,5 +67,10 @@ bool end_together(const world *w, const bounds *b);
 
 /* Whether nothing can be found after this state. */
 bool is_settled(const world *w, const bounds *b);
+
+/* Whether the searches are wanted that take minutes. */
+static inline bool wants_longest(void) {
+  return getenv("TEST_SEARCH") != NULL;
+}
 
 #endif
