@@ -16,7 +16,8 @@
 #include "libcoll/progress/progress_thread.h"
 #include "libcoll/progress/wait.h"
 
-#define FINISH_NS (10 * COLLI_NS_PER_S) /* the longest that a destroy waits for streams */
+#define FINISH_NS  (10 * COLLI_NS_PER_S)   /* the longest that a destroy waits for streams, */
+#define RELEASE_NS (100 * COLLI_NS_PER_MS) /* and for the ends of graphs that were destroyed */
 
 typedef struct stream_call {
   coll_request *request; /* persistent, on the copies */
@@ -29,7 +30,7 @@ typedef enum batch_state {
   ANSWERED
 } batch_state;
 
-/* Calls that begin together, at one place of a stream. */
+/* Calls that begin together, at one place of a stream; in a graph, each time that it comes. */
 typedef struct colli_stream_batch {
   TAILQ_ENTRY(colli_stream_batch) link;
   coll_comm *comm;
@@ -45,6 +46,8 @@ typedef struct colli_stream_batch {
 static void wake(void *arg) {
   const stream_batch *batch = arg;
   colli_family *family = batch->comm->family;
+  if (batch->passage.captured)
+    atomic_fetch_add(&batch->comm->streams->in_graphs, 1);
   atomic_fetch_add(&family->wakes, 1);
   colli_progress_wake(family);
   colli_doorbells_ring(family);
@@ -70,7 +73,10 @@ static void note_status(coll_comm *comm, coll_status status) {
 static void start(stream_batch *batch) {
   coll_comm *comm = batch->comm;
   batch->state = RUNNING;
-  comm->streams->unstarted--;
+  batch->started = 0;
+  atomic_store(&batch->passage.reached, false); /* it does not come again before the answer */
+  if (!batch->passage.captured)
+    comm->streams->unstarted--;
   while (batch->started < batch->count) {
     const coll_status status = colli_call_start_again(comm, batch->calls[batch->started].request);
     if (status != COLL_OK) {
@@ -92,7 +98,8 @@ static bool has_ended(const stream_batch *batch) {
 /* Finishes the operations, and lets the stream go on. */
 static void answer(stream_batch *batch) {
   for (int i = 0; i < batch->started; i++) {
-    const coll_status status = colli_request_complete(&batch->calls[i].request);
+    coll_request *request = batch->calls[i].request; /* persistent: it remains */
+    const coll_status status = colli_request_complete(&request);
     if (status != COLL_OK)
       note_status(batch->comm, status);
   }
@@ -100,15 +107,32 @@ static void answer(stream_batch *batch) {
   colli_gpu_passage_answer(&batch->passage);
 }
 
-/* The stream has passed. */
-static void remove_batch(stream_batch *batch) {
+/* The stream has passed. In a graph, it may come again. */
+static void end_passage(stream_batch *batch) {
   colli_streams *streams = batch->comm->streams;
+  atomic_store(&batch->passage.left, false);
+  batch->state = EXPECTED;
+  if (batch->passage.captured) {
+    atomic_fetch_sub(&streams->in_graphs, 1);
+    return;
+  }
   TAILQ_REMOVE(&streams->batches, batch, link);
   streams->open--;
   free_batch(batch);
 }
 
-/* Advances a batch. `first`: all before it have been started. */
+/* Frees what was in graphs that are gone. */
+static void free_released(colli_streams *streams) {
+  for (stream_batch *batch = TAILQ_FIRST(&streams->batches), *next; batch; batch = next) {
+    next = TAILQ_NEXT(batch, link);
+    if (!atomic_load(&batch->passage.released) || batch->state != EXPECTED)
+      continue;
+    TAILQ_REMOVE(&streams->batches, batch, link);
+    free_batch(batch);
+  }
+}
+
+/* Advances a batch. `first`: it is in a graph, or all before it have been started. */
 static int move_batch(stream_batch *batch, bool first) {
   coll_comm *comm = batch->comm;
   const bool failed = comm->failure.status != COLL_OK;
@@ -128,7 +152,7 @@ static int move_batch(stream_batch *batch, bool first) {
   case ANSWERED:
     if (!atomic_load(&batch->passage.left))
       return 0;
-    remove_batch(batch);
+    end_passage(batch);
     return 1;
   }
   return 0;
@@ -140,9 +164,10 @@ static int move_all(coll_comm *comm) {
   bool first = true;
   for (stream_batch *batch = TAILQ_FIRST(&comm->streams->batches), *next; batch; batch = next) {
     next = TAILQ_NEXT(batch, link);
-    const batch_state before = batch->state;
-    moved |= move_batch(batch, first);
-    first = first && !(before == EXPECTED && batch->state == EXPECTED);
+    const bool captured = batch->passage.captured, expected = batch->state == EXPECTED;
+    const int changed = move_batch(batch, first || captured);
+    moved |= changed;
+    first = first && (captured || !expected || changed);
   }
   return moved;
 }
@@ -204,6 +229,16 @@ static coll_status prepare(stream_batch *batch, coll_request **requests, int cou
   return COLL_OK;
 }
 
+/* Queues a batch. */
+static void append(stream_batch *batch) {
+  colli_streams *streams = batch->comm->streams;
+  TAILQ_INSERT_TAIL(&streams->batches, batch, link);
+  if (batch->passage.captured)
+    return;
+  streams->open++;
+  streams->unstarted++;
+}
+
 /* Puts the calls of persistent requests, which it takes over, into a stream. */
 static coll_status enqueue(coll_comm *comm, coll_request **requests, int count, void *stream) {
   colli_gpu_thread before;
@@ -216,6 +251,7 @@ static coll_status enqueue(coll_comm *comm, coll_request **requests, int count, 
     return colli_comm_refuse(comm, COLL_ERR_NO_MEMORY, name, "out of memory for %d calls", count);
   }
   batch->comm = comm;
+  free_released(comm->streams);
   coll_status status = prepare(batch, requests, count, stream);
   if (status != COLL_OK) {
     free_batch(batch);
@@ -226,11 +262,10 @@ static coll_status enqueue(coll_comm *comm, coll_request **requests, int count, 
     free_batch(batch);
     return fail_comm(comm, name, &error);
   }
-  colli_streams *streams = comm->streams;
-  TAILQ_INSERT_TAIL(&streams->batches, batch, link);
-  streams->open++;
-  streams->unstarted++;
-  status = fill_stream(batch, &error);
+  status = colli_gpu_passage_join_capture(&batch->passage, &error);
+  append(batch);
+  if (status == COLL_OK)
+    status = fill_stream(batch, &error);
   colli_gpu_leave(comm->gpu, &before);
   return status == COLL_OK ? COLL_OK : fail_comm(comm, name, &error);
 }
@@ -336,6 +371,30 @@ coll_status colli_stream_end_group(coll_comm *comm, coll_status refused) {
 
 /* ---- the end --------------------------------------------------------------------------------- */
 
+/* Ends the queue: what a graph may still launch goes on without the communicator. Whether nothing
+ * remains. */
+static bool end_queue(colli_streams *streams) {
+  bool none = true;
+  stream_batch *batch;
+  TAILQ_FOREACH(batch, &streams->batches, link) {
+    colli_gpu_passage_abandon(&batch->passage);
+    none = false;
+  }
+  return none;
+}
+
+/* The driver says some time after a graph's end that it is gone. */
+static void await_released(coll_comm *comm) {
+  colli_streams *streams = comm->streams;
+  const uint64_t until_ns = colli_now_ns() + RELEASE_NS;
+  colli_comm_wait_begin(comm);
+  for (free_released(streams); !TAILQ_EMPTY(&streams->batches); free_released(streams)) {
+    if (colli_now_ns() >= until_ns)
+      return;
+    colli_comm_wait_a_bit(comm, until_ns);
+  }
+}
+
 bool colli_stream_finish(coll_comm *comm) {
   colli_streams *streams = comm->streams;
   if (!streams)
@@ -343,16 +402,14 @@ bool colli_stream_finish(coll_comm *comm) {
   const uint64_t limit_ns = comm->watch.timeout_ns < FINISH_NS ? comm->watch.timeout_ns : FINISH_NS;
   const uint64_t until_ns = colli_now_ns() + limit_ns;
   colli_comm_wait_begin(comm);
-  while (streams->open > 0 && colli_now_ns() < until_ns)
+  while (colli_streams_busy(streams) && colli_now_ns() < until_ns)
     colli_comm_wait_a_bit(comm, until_ns);
+  await_released(comm);
   for (int i = 0; i < streams->ngroup; i++)
     colli_request_put(streams->group[i]);
-  stream_batch *batch;
-  TAILQ_FOREACH(batch, &streams->batches, link)
-    colli_gpu_passage_abandon(&batch->passage);
-  const bool all = streams->open == 0;
+  const bool none = end_queue(streams);
   comm->streams = NULL;
   free(streams->group);
   free(streams);
-  return all;
+  return none;
 }

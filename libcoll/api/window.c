@@ -65,6 +65,10 @@ static coll_status create_window(coll_comm *comm, void *base, size_t bytes, coll
   if (bytes && !base)
     return colli_comm_refuse(comm, COLL_ERR_INVALID_ARGUMENT, "window_create",
                              "base is NULL, but bytes is %zu", bytes);
+  if (comm->gpu && bytes && colli_gpu_device_of(comm->gpu, base) != COLLI_GPU_HOST)
+    return colli_comm_refuse(comm, COLL_ERR_UNSUPPORTED, "window_create",
+                             "base is in GPU memory, and windows are in host memory; a put may "
+                             "come from GPU memory");
   coll_window *window = make_window(comm, base, bytes);
   if (!window)
     return colli_comm_refuse(comm, COLL_ERR_NO_MEMORY, "window_create",

@@ -2,6 +2,8 @@
 #ifndef COLLI_COMM_STREAMS_H
 #define COLLI_COMM_STREAMS_H
 
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <sys/queue.h>
 
 #include "coll/coll.h"
@@ -10,7 +12,8 @@ TAILQ_HEAD(colli_stream_batches, colli_stream_batch);
 
 typedef struct colli_streams {
   struct colli_stream_batches batches; /* calls that start together, in the order of the program */
-  int open;                            /* their number */
+  int open;                            /* their number, without those in graphs */
+  atomic_int in_graphs;                /* of those in graphs, how many are under way */
   int unstarted;                       /* of them not started: later calls wait for these */
   int (*move)(coll_comm *comm);        /* advances them: not 0 if something moved */
   coll_status status;   /* of the first that failed alone, which coll_comm_async_error() tells */
@@ -18,5 +21,10 @@ typedef struct colli_streams {
   int ngroup, group_capacity;
   void *group_stream; /* theirs */
 } colli_streams;
+
+/* Whether a stream has come to a call, or will. */
+static inline bool colli_streams_busy(const colli_streams *streams) {
+  return streams && (streams->open > 0 || atomic_load(&streams->in_graphs) > 0);
+}
 
 #endif

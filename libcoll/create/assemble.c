@@ -274,7 +274,8 @@ static coll_status take_apart(coll_comm *comm) {
   colli_attrs_free(comm);
   if (!colli_stream_finish(comm)) {
     colli_log_write(&comm->log, COLLI_LOG_ERROR,
-                    "coll_comm_destroy(): streams have not come to calls that were put into them; "
+                    "coll_comm_destroy(): streams have not come to calls that were put into them, "
+                    "or graphs that have such calls still exist; they go on without a result, and "
                     "their memory is not given back");
     family->gpu = NULL;
   }

@@ -51,6 +51,40 @@ coll_status colli_gpu_passage_open(colli_gpu *gpu, void *stream, colli_gpu_passa
   return COLL_OK;
 }
 
+/* The graph is gone. A thread of the driver calls this. */
+static void note_released(void *arg) {
+  colli_gpu_passage *passage = arg;
+  atomic_store(&passage->released, true);
+}
+
+coll_status colli_gpu_passage_join_capture(colli_gpu_passage *passage, coll_error *error) {
+  const colli_cuda *cuda = &passage->gpu->cuda;
+  colli_cu_capture_status capture = COLLI_CU_STREAM_CAPTURE_STATUS_NONE;
+  colli_cu_graph graph = NULL;
+  colli_cu_user_object object;
+  const char *function = "cuStreamGetCaptureInfo";
+  colli_cu_result result =
+      cuda->stream_get_capture_info(passage->stream, &capture, NULL, &graph, NULL, NULL);
+  if (result == COLLI_CUDA_SUCCESS && capture == COLLI_CU_STREAM_CAPTURE_STATUS_NONE)
+    return COLL_OK;
+  if (result == COLLI_CUDA_SUCCESS && capture == COLLI_CU_STREAM_CAPTURE_STATUS_INVALIDATED)
+    return colli_error_set(error, COLL_ERR_INVALID_USAGE, NULL,
+                           "the stream is captured, and its capture has failed before this call");
+  if (result == COLLI_CUDA_SUCCESS) {
+    function = "cuUserObjectCreate";
+    result = cuda->user_object_create(&object, passage, note_released, 1,
+                                      COLLI_CU_USER_OBJECT_NO_DESTRUCTOR_SYNC);
+  }
+  if (result == COLLI_CUDA_SUCCESS) {
+    function = "cuGraphRetainUserObject";
+    passage->captured = true;
+    result = cuda->graph_retain_user_object(graph, object, 1, COLLI_CU_GRAPH_USER_OBJECT_MOVE);
+  }
+  if (result == COLLI_CUDA_SUCCESS)
+    return COLL_OK;
+  return colli_gpu_fail(cuda, error, function, passage->device, result);
+}
+
 void colli_gpu_passage_close(colli_gpu_passage *passage) {
   if (passage->answer)
     colli_gpu_put_pinned(passage->gpu, passage->answer);
@@ -82,6 +116,8 @@ static void note_reached(void *arg) {
   pthread_mutex_lock(&passage->gpu->wakes);
   if (passage->on_reached)
     passage->on_reached(passage->arg);
+  else
+    colli_gpu_passage_answer(passage);
   pthread_mutex_unlock(&passage->gpu->wakes);
 }
 

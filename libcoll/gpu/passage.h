@@ -5,6 +5,9 @@
  *   copies to the host -> host function "reached" -> wait until answer is 1 -> answer = 0
  *                      -> copies to the device -> host function "left"
  *
+ * If the stream is captured, this becomes a part of a graph, and happens each time that it is
+ * launched.
+ *
  * Nothing here waits. Functions that the driver calls only set flags. All but open, close and
  * answer are called with the device entered (colli_gpu_enter()).
  */
@@ -22,7 +25,10 @@ typedef struct colli_gpu_passage {
   colli_pinned *answer;          /* a word */
   atomic_bool reached;           /* the stream has come here: the inputs are on the host */
   atomic_bool left;              /* the results are on the device */
-  void (*on_reached)(void *arg); /* called by a thread of the driver; must not call the driver */
+  bool captured;                 /* in a graph */
+  atomic_bool released;          /* the graph is gone */
+  void (*on_reached)(void *arg); /* called by a thread of the driver; must not call the driver.
+                                    NULL: the stream goes on at once */
   void *arg;
 } colli_gpu_passage;
 
@@ -34,7 +40,13 @@ typedef struct colli_gpu_passage {
 coll_status colli_gpu_passage_open(colli_gpu *gpu, void *stream, colli_gpu_passage *passage,
                                    coll_error *error);
 
-/* Frees it: the stream has left, or has never been given it. */
+/*
+ * Finds out whether the stream is captured (`captured`); then the passage is noted in the graph,
+ * whose end sets `released`. Errors: SYSTEM, INVALID_USAGE (a capture that has failed).
+ */
+coll_status colli_gpu_passage_join_capture(colli_gpu_passage *passage, coll_error *error);
+
+/* Frees it: the stream has left, or has never been given it, or its graph is gone. */
 void colli_gpu_passage_close(colli_gpu_passage *passage);
 
 /* Puts copies into the stream. Errors: SYSTEM. */

@@ -104,7 +104,7 @@ static int poll_transports(colli_family *family) {
 /* Whether a communicator has operations in flight, messages to send, windows, or stream-ordered
  * calls. */
 static bool is_busy(const coll_comm *comm) {
-  if (comm->streams && comm->streams->open > 0)
+  if (colli_streams_busy(comm->streams))
     return true;
   return comm->failure.status == COLL_OK && (comm->exec.oldest || comm->p2p.busy > 0);
 }

@@ -1,0 +1,157 @@
+/* test_graphs.c: stream-ordered calls captured in CUDA graphs, launched between other calls. */
+#include <criterion/criterion.h>
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "support_device.h"
+#include "tests/gpu/driver/extra.h"
+#include "tests/proc/support_ranks.h"
+
+TestSuite(graphs, .timeout = 120);
+
+enum { COUNT = 1000, LAUNCHES = 100 };
+
+/* The program's side of graphs. */
+typedef struct graphs {
+#define GRAPHS_FIELD(field, name, suffix, version, arguments) colli_cu_result(*field) arguments;
+  FAKE_CUDA_EXTRA(GRAPHS_FIELD)
+#undef GRAPHS_FIELD
+} graphs;
+
+static graphs load_graphs(const colli_cuda *cuda) {
+  graphs g;
+#define GRAPHS_FIND(field, name, suffix, version, arguments)                                       \
+  {                                                                                                \
+    void *symbol = dlsym(cuda->handle, #name #suffix);                                             \
+    cr_assert_not_null(symbol, #name);                                                             \
+    memcpy(&g.field, &symbol, sizeof(symbol));                                                     \
+  }
+  FAKE_CUDA_EXTRA(GRAPHS_FIND)
+#undef GRAPHS_FIND
+  return g;
+}
+
+/* What a rank works with. */
+typedef struct work {
+  const colli_cuda *cuda;
+  graphs g;
+  colli_cu_stream stream;
+  float *in, *out, *all; /* on the device */
+  colli_cu_graph graph;
+  colli_cu_graph_exec exec;
+} work;
+
+#define CUDA_OK(call) RANK_CHECK((call) == COLLI_CUDA_SUCCESS)
+
+static int begin(work *w, int rank, int nranks) {
+  w->cuda = device_use(rank % 2);
+  w->g = load_graphs(w->cuda);
+  w->stream = device_stream();
+  w->in = device_memory.take(COUNT * sizeof(float));
+  w->out = device_memory.take(COUNT * sizeof(float));
+  w->all = device_memory.take((size_t)nranks * COUNT * sizeof(float));
+  return 0;
+}
+
+static int end(work *w, int rank) {
+  CUDA_OK(w->g.graph_exec_destroy(w->exec));
+  CUDA_OK(w->g.graph_destroy(w->graph));
+  device_memory.give(w->in);
+  device_memory.give(w->out);
+  device_memory.give(w->all);
+  CUDA_OK(w->cuda->stream_destroy(w->stream));
+  return 0;
+}
+
+/* Captures an all-reduce, and after it a group of an all-gather and a broadcast. */
+static int capture(work *w, coll_comm *comm, int rank) {
+  CUDA_OK(w->g.stream_begin_capture(w->stream, COLLI_CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+  RANK_OK(coll_allreduce_on_stream(w->in, w->out, COUNT, COLL_FLOAT32, COLL_SUM, comm, w->stream));
+  RANK_OK(coll_group_start(comm));
+  RANK_OK(coll_allgather_on_stream(w->in, w->all, COUNT, COLL_FLOAT32, comm, w->stream));
+  RANK_OK(coll_broadcast_on_stream(w->in, w->in, 1, COLL_FLOAT32, 0, comm, w->stream));
+  RANK_OK(coll_group_end(comm));
+  CUDA_OK(w->g.stream_end_capture(w->stream, &w->graph));
+  CUDA_OK(w->g.graph_instantiate(&w->exec, w->graph, 0));
+  return 0;
+}
+
+/* Sets the input, in the stream. */
+static int set_input(const work *w, float *host, int rank, int turn) {
+  for (int i = 0; i < COUNT; i++)
+    host[i] = (float)(rank + 1 + turn + i);
+  CUDA_OK(w->cuda->memcpy_htod_async((colli_cu_deviceptr)w->in, host, COUNT * sizeof(float),
+                                     w->stream));
+  CUDA_OK(w->cuda->stream_synchronize(w->stream));
+  return 0;
+}
+
+/* Checks the result of a launch, or of an all-reduce without a graph. */
+static int check(const work *w, int rank, int nranks, int turn, bool launched) {
+  static _Thread_local float out[COUNT], all[COUNT * 8];
+  device_memory.read(out, w->out, sizeof(out));
+  device_memory.read(all, w->all, (size_t)nranks * COUNT * sizeof(float));
+  for (int i = 0; i < COUNT; i++) {
+    const int sum = nranks * (nranks + 1) / 2 + nranks * (turn + i);
+    RANK_CHECK(out[i] == (float)sum);
+    for (int r = 0; launched && r < nranks; r++)
+      RANK_CHECK(all[r * COUNT + i] == (float)(r + 1 + turn + i));
+  }
+  return 0;
+}
+
+static int launch_between_calls(coll_comm *comm, int rank, int nranks, void *arg) {
+  static _Thread_local float host[COUNT];
+  work w;
+  (void)arg;
+  if (begin(&w, rank, nranks) != 0 || capture(&w, comm, rank) != 0)
+    return 1;
+  for (int turn = 0; turn < LAUNCHES; turn++) {
+    const bool launches = turn % 3 != 2;
+    if (set_input(&w, host, rank, turn) != 0)
+      return 1;
+    if (launches)
+      CUDA_OK(w.g.graph_launch(w.exec, w.stream));
+    else
+      RANK_OK(coll_allreduce_on_stream(w.in, w.out, COUNT, COLL_FLOAT32, COLL_SUM, comm, w.stream));
+    CUDA_OK(w.cuda->stream_synchronize(w.stream));
+    RANK_OK(coll_comm_async_error(comm));
+    if (check(&w, rank, nranks, turn, launches) != 0)
+      return 1;
+  }
+  return end(&w, rank);
+}
+
+Test(graphs, launched_between_calls) {
+  device_use(0);
+  for (int nranks = 1; nranks <= 5; nranks++)
+    cr_assert_eq(run_threads(nranks, NULL, launch_between_calls, NULL), 0, "%d ranks", nranks);
+}
+
+/* Many launches at once, without a word between them; and a graph that is launched when its
+ * communicator is gone: it ends. */
+static int launch_many(coll_comm *comm, int rank, int nranks, void *arg) {
+  static _Thread_local float host[COUNT];
+  coll_comm *child;
+  work w;
+  (void)arg;
+  RANK_OK(coll_comm_dup(comm, NULL, &child));
+  if (begin(&w, rank, nranks) != 0 || capture(&w, child, rank) != 0 ||
+      set_input(&w, host, rank, 0) != 0)
+    return 1;
+  for (int i = 0; i < LAUNCHES; i++)
+    CUDA_OK(w.g.graph_launch(w.exec, w.stream));
+  CUDA_OK(w.cuda->stream_synchronize(w.stream));
+  RANK_OK(coll_comm_async_error(child));
+  RANK_OK(coll_barrier(comm));
+  RANK_OK(coll_comm_destroy(&child));
+  CUDA_OK(w.g.graph_launch(w.exec, w.stream));
+  CUDA_OK(w.cuda->stream_synchronize(w.stream));
+  return end(&w, rank);
+}
+
+Test(graphs, launched_many_times) {
+  device_use(0);
+  cr_assert_eq(run_threads(3, NULL, launch_many, NULL), 0);
+}
