@@ -22,7 +22,7 @@ page() {
   printf '```\n\n'
   printf '%s\n\n' "$(tr '\001' '\n' <<<"$words")"
   if [[ $name != window_* ]]; then
-    printf 'The forms are blocking, nonblocking, persistent and stream-ordered (not supported yet). The top\n'
+    printf 'The forms are blocking, nonblocking, persistent and stream-ordered. The top\n'
     printf 'of coll/coll.h has the rules for all operations, and the errors that each can return.\n'
   fi
   list=$(algorithms "$name")

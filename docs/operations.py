@@ -26,7 +26,7 @@ DERIVED = [
     ("coll_{}_init", "coll_comm *comm, coll_request **request",
      "Makes a persistent request of coll_{}(), for coll_start()."),
     ("coll_{}_on_stream", "coll_comm *comm, void *stream",
-     "coll_{}() on a GPU stream; COLL_ERR_UNSUPPORTED so far."),
+     "coll_{}() in a stream of CUDA: see coll.h."),
 ]
 
 

@@ -34,7 +34,7 @@ COLL_API coll_status coll_iallreduce(const void *sendbuf, void *recvbuf, size_t 
 COLL_API coll_status coll_allreduce_init(const void *sendbuf, void *recvbuf, size_t count,
                                          coll_type type, coll_op op, coll_comm *comm,
                                          coll_request **request);
-/* coll_allreduce() on a GPU stream; COLL_ERR_UNSUPPORTED so far. */
+/* coll_allreduce() in a stream of CUDA: see coll.h. */
 COLL_API coll_status coll_allreduce_on_stream(const void *sendbuf, void *recvbuf, size_t count,
                                               coll_type type, coll_op op, coll_comm *comm,
                                               void *stream);
@@ -53,7 +53,7 @@ COLL_API coll_status coll_ireduce(const void *sendbuf, void *recvbuf, size_t cou
 COLL_API coll_status coll_reduce_init(const void *sendbuf, void *recvbuf, size_t count,
                                       coll_type type, coll_op op, int root, coll_comm *comm,
                                       coll_request **request);
-/* coll_reduce() on a GPU stream; COLL_ERR_UNSUPPORTED so far. */
+/* coll_reduce() in a stream of CUDA: see coll.h. */
 COLL_API coll_status coll_reduce_on_stream(const void *sendbuf, void *recvbuf, size_t count,
                                            coll_type type, coll_op op, int root, coll_comm *comm,
                                            void *stream);
@@ -74,7 +74,7 @@ COLL_API coll_status coll_ireduce_scatter(const void *sendbuf, void *recvbuf, si
 COLL_API coll_status coll_reduce_scatter_init(const void *sendbuf, void *recvbuf, size_t count,
                                               coll_type type, coll_op op, coll_comm *comm,
                                               coll_request **request);
-/* coll_reduce_scatter() on a GPU stream; COLL_ERR_UNSUPPORTED so far. */
+/* coll_reduce_scatter() in a stream of CUDA: see coll.h. */
 COLL_API coll_status coll_reduce_scatter_on_stream(const void *sendbuf, void *recvbuf, size_t count,
                                                    coll_type type, coll_op op, coll_comm *comm,
                                                    void *stream);
@@ -95,7 +95,7 @@ COLL_API coll_status coll_ireduce_scatterv(const void *sendbuf, void *recvbuf, c
 COLL_API coll_status coll_reduce_scatterv_init(const void *sendbuf, void *recvbuf,
                                                const size_t *counts, coll_type type, coll_op op,
                                                coll_comm *comm, coll_request **request);
-/* coll_reduce_scatterv() on a GPU stream; COLL_ERR_UNSUPPORTED so far. */
+/* coll_reduce_scatterv() in a stream of CUDA: see coll.h. */
 COLL_API coll_status coll_reduce_scatterv_on_stream(const void *sendbuf, void *recvbuf,
                                                     const size_t *counts, coll_type type,
                                                     coll_op op, coll_comm *comm, void *stream);
@@ -114,7 +114,7 @@ COLL_API coll_status coll_iscan(const void *sendbuf, void *recvbuf, size_t count
 COLL_API coll_status coll_scan_init(const void *sendbuf, void *recvbuf, size_t count,
                                     coll_type type, coll_op op, coll_comm *comm,
                                     coll_request **request);
-/* coll_scan() on a GPU stream; COLL_ERR_UNSUPPORTED so far. */
+/* coll_scan() in a stream of CUDA: see coll.h. */
 COLL_API coll_status coll_scan_on_stream(const void *sendbuf, void *recvbuf, size_t count,
                                          coll_type type, coll_op op, coll_comm *comm, void *stream);
 
@@ -128,7 +128,7 @@ COLL_API coll_status coll_iexscan(const void *sendbuf, void *recvbuf, size_t cou
 COLL_API coll_status coll_exscan_init(const void *sendbuf, void *recvbuf, size_t count,
                                       coll_type type, coll_op op, coll_comm *comm,
                                       coll_request **request);
-/* coll_exscan() on a GPU stream; COLL_ERR_UNSUPPORTED so far. */
+/* coll_exscan() in a stream of CUDA: see coll.h. */
 COLL_API coll_status coll_exscan_on_stream(const void *sendbuf, void *recvbuf, size_t count,
                                            coll_type type, coll_op op, coll_comm *comm,
                                            void *stream);
@@ -150,7 +150,7 @@ COLL_API coll_status coll_ibroadcast(const void *sendbuf, void *recvbuf, size_t 
 COLL_API coll_status coll_broadcast_init(const void *sendbuf, void *recvbuf, size_t count,
                                          coll_type type, int root, coll_comm *comm,
                                          coll_request **request);
-/* coll_broadcast() on a GPU stream; COLL_ERR_UNSUPPORTED so far. */
+/* coll_broadcast() in a stream of CUDA: see coll.h. */
 COLL_API coll_status coll_broadcast_on_stream(const void *sendbuf, void *recvbuf, size_t count,
                                               coll_type type, int root, coll_comm *comm,
                                               void *stream);
@@ -168,7 +168,7 @@ COLL_API coll_status coll_iallgather(const void *sendbuf, void *recvbuf, size_t 
 /* Makes a persistent request of coll_allgather(), for coll_start(). */
 COLL_API coll_status coll_allgather_init(const void *sendbuf, void *recvbuf, size_t count,
                                          coll_type type, coll_comm *comm, coll_request **request);
-/* coll_allgather() on a GPU stream; COLL_ERR_UNSUPPORTED so far. */
+/* coll_allgather() in a stream of CUDA: see coll.h. */
 COLL_API coll_status coll_allgather_on_stream(const void *sendbuf, void *recvbuf, size_t count,
                                               coll_type type, coll_comm *comm, void *stream);
 
@@ -187,7 +187,7 @@ COLL_API coll_status coll_iallgatherv(const void *sendbuf, void *recvbuf, const 
 COLL_API coll_status coll_allgatherv_init(const void *sendbuf, void *recvbuf, const size_t *counts,
                                           const size_t *displs, coll_type type, coll_comm *comm,
                                           coll_request **request);
-/* coll_allgatherv() on a GPU stream; COLL_ERR_UNSUPPORTED so far. */
+/* coll_allgatherv() in a stream of CUDA: see coll.h. */
 COLL_API coll_status coll_allgatherv_on_stream(const void *sendbuf, void *recvbuf,
                                                const size_t *counts, const size_t *displs,
                                                coll_type type, coll_comm *comm, void *stream);
@@ -206,7 +206,7 @@ COLL_API coll_status coll_igather(const void *sendbuf, void *recvbuf, size_t cou
 COLL_API coll_status coll_gather_init(const void *sendbuf, void *recvbuf, size_t count,
                                       coll_type type, int root, coll_comm *comm,
                                       coll_request **request);
-/* coll_gather() on a GPU stream; COLL_ERR_UNSUPPORTED so far. */
+/* coll_gather() in a stream of CUDA: see coll.h. */
 COLL_API coll_status coll_gather_on_stream(const void *sendbuf, void *recvbuf, size_t count,
                                            coll_type type, int root, coll_comm *comm, void *stream);
 
@@ -226,7 +226,7 @@ COLL_API coll_status coll_igatherv(const void *sendbuf, size_t sendcount, void *
 COLL_API coll_status coll_gatherv_init(const void *sendbuf, size_t sendcount, void *recvbuf,
                                        const size_t *counts, const size_t *displs, coll_type type,
                                        int root, coll_comm *comm, coll_request **request);
-/* coll_gatherv() on a GPU stream; COLL_ERR_UNSUPPORTED so far. */
+/* coll_gatherv() in a stream of CUDA: see coll.h. */
 COLL_API coll_status coll_gatherv_on_stream(const void *sendbuf, size_t sendcount, void *recvbuf,
                                             const size_t *counts, const size_t *displs,
                                             coll_type type, int root, coll_comm *comm,
@@ -246,7 +246,7 @@ COLL_API coll_status coll_iscatter(const void *sendbuf, void *recvbuf, size_t co
 COLL_API coll_status coll_scatter_init(const void *sendbuf, void *recvbuf, size_t count,
                                        coll_type type, int root, coll_comm *comm,
                                        coll_request **request);
-/* coll_scatter() on a GPU stream; COLL_ERR_UNSUPPORTED so far. */
+/* coll_scatter() in a stream of CUDA: see coll.h. */
 COLL_API coll_status coll_scatter_on_stream(const void *sendbuf, void *recvbuf, size_t count,
                                             coll_type type, int root, coll_comm *comm,
                                             void *stream);
@@ -268,7 +268,7 @@ COLL_API coll_status coll_scatterv_init(const void *sendbuf, const size_t *count
                                         const size_t *displs, void *recvbuf, size_t recvcount,
                                         coll_type type, int root, coll_comm *comm,
                                         coll_request **request);
-/* coll_scatterv() on a GPU stream; COLL_ERR_UNSUPPORTED so far. */
+/* coll_scatterv() in a stream of CUDA: see coll.h. */
 COLL_API coll_status coll_scatterv_on_stream(const void *sendbuf, const size_t *counts,
                                              const size_t *displs, void *recvbuf, size_t recvcount,
                                              coll_type type, int root, coll_comm *comm,
@@ -287,7 +287,7 @@ COLL_API coll_status coll_ialltoall(const void *sendbuf, void *recvbuf, size_t c
 /* Makes a persistent request of coll_alltoall(), for coll_start(). */
 COLL_API coll_status coll_alltoall_init(const void *sendbuf, void *recvbuf, size_t count,
                                         coll_type type, coll_comm *comm, coll_request **request);
-/* coll_alltoall() on a GPU stream; COLL_ERR_UNSUPPORTED so far. */
+/* coll_alltoall() in a stream of CUDA: see coll.h. */
 COLL_API coll_status coll_alltoall_on_stream(const void *sendbuf, void *recvbuf, size_t count,
                                              coll_type type, coll_comm *comm, void *stream);
 
@@ -309,7 +309,7 @@ COLL_API coll_status coll_alltoallv_init(const void *sendbuf, const size_t *send
                                          const size_t *sdispls, void *recvbuf,
                                          const size_t *recvcounts, const size_t *rdispls,
                                          coll_type type, coll_comm *comm, coll_request **request);
-/* coll_alltoallv() on a GPU stream; COLL_ERR_UNSUPPORTED so far. */
+/* coll_alltoallv() in a stream of CUDA: see coll.h. */
 COLL_API coll_status coll_alltoallv_on_stream(const void *sendbuf, const size_t *sendcounts,
                                               const size_t *sdispls, void *recvbuf,
                                               const size_t *recvcounts, const size_t *rdispls,
@@ -340,7 +340,7 @@ COLL_API coll_status coll_alltoallw_init(const void *sendbuf, const size_t *send
                                          void *recvbuf, const size_t *recvcounts,
                                          const size_t *rdispls, const coll_type *recvtypes,
                                          coll_comm *comm, coll_request **request);
-/* coll_alltoallw() on a GPU stream; COLL_ERR_UNSUPPORTED so far. */
+/* coll_alltoallw() in a stream of CUDA: see coll.h. */
 COLL_API coll_status coll_alltoallw_on_stream(const void *sendbuf, const size_t *sendcounts,
                                               const size_t *sdispls, const coll_type *sendtypes,
                                               void *recvbuf, const size_t *recvcounts,
@@ -353,7 +353,7 @@ COLL_API coll_status coll_barrier(coll_comm *comm);
 COLL_API coll_status coll_ibarrier(coll_comm *comm, coll_request **request);
 /* Makes a persistent request of coll_barrier(), for coll_start(). */
 COLL_API coll_status coll_barrier_init(coll_comm *comm, coll_request **request);
-/* coll_barrier() on a GPU stream; COLL_ERR_UNSUPPORTED so far. */
+/* coll_barrier() in a stream of CUDA: see coll.h. */
 COLL_API coll_status coll_barrier_on_stream(coll_comm *comm, void *stream);
 
 #ifdef __cplusplus

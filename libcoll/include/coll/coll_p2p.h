@@ -57,7 +57,7 @@ COLL_API coll_status coll_isend(const void *sendbuf, size_t count, coll_type typ
 /* Makes a persistent request of coll_send(), for coll_start(). */
 COLL_API coll_status coll_send_init(const void *sendbuf, size_t count, coll_type type, int peer,
                                     int tag, coll_comm *comm, coll_request **request);
-/* coll_send() on a GPU stream; COLL_ERR_UNSUPPORTED so far. */
+/* coll_send() in a stream of CUDA: see coll.h. */
 COLL_API coll_status coll_send_on_stream(const void *sendbuf, size_t count, coll_type type,
                                          int peer, int tag, coll_comm *comm, void *stream);
 
@@ -78,7 +78,7 @@ COLL_API coll_status coll_irecv(void *recvbuf, size_t count, coll_type type, int
 /* Makes a persistent request of coll_recv(), for coll_start(). */
 COLL_API coll_status coll_recv_init(void *recvbuf, size_t count, coll_type type, int peer, int tag,
                                     coll_message *message, coll_comm *comm, coll_request **request);
-/* coll_recv() on a GPU stream; COLL_ERR_UNSUPPORTED so far. */
+/* coll_recv() in a stream of CUDA: see coll.h. */
 COLL_API coll_status coll_recv_on_stream(void *recvbuf, size_t count, coll_type type, int peer,
                                          int tag, coll_message *message, coll_comm *comm,
                                          void *stream);
@@ -100,7 +100,7 @@ COLL_API coll_status coll_sendrecv_init(const void *sendbuf, size_t sendcount, i
                                         int sendtag, void *recvbuf, size_t recvcount, int source,
                                         int recvtag, coll_type type, coll_message *message,
                                         coll_comm *comm, coll_request **request);
-/* coll_sendrecv() on a GPU stream; COLL_ERR_UNSUPPORTED so far. */
+/* coll_sendrecv() in a stream of CUDA: see coll.h. */
 COLL_API coll_status coll_sendrecv_on_stream(const void *sendbuf, size_t sendcount, int dest,
                                              int sendtag, void *recvbuf, size_t recvcount,
                                              int source, int recvtag, coll_type type,
@@ -166,7 +166,7 @@ COLL_API coll_status coll_iput(const void *sendbuf, size_t count, coll_type type
 COLL_API coll_status coll_put_init(const void *sendbuf, size_t count, coll_type type, int peer,
                                    size_t offset, coll_window *window, coll_comm *comm,
                                    coll_request **request);
-/* coll_put() on a GPU stream; COLL_ERR_UNSUPPORTED so far. */
+/* coll_put() in a stream of CUDA: see coll.h. */
 COLL_API coll_status coll_put_on_stream(const void *sendbuf, size_t count, coll_type type, int peer,
                                         size_t offset, coll_window *window, coll_comm *comm,
                                         void *stream);
@@ -179,7 +179,7 @@ COLL_API coll_status coll_isignal(int peer, coll_window *window, coll_comm *comm
 /* Makes a persistent request of coll_signal(), for coll_start(). */
 COLL_API coll_status coll_signal_init(int peer, coll_window *window, coll_comm *comm,
                                       coll_request **request);
-/* coll_signal() on a GPU stream; COLL_ERR_UNSUPPORTED so far. */
+/* coll_signal() in a stream of CUDA: see coll.h. */
 COLL_API coll_status coll_signal_on_stream(int peer, coll_window *window, coll_comm *comm,
                                            void *stream);
 
@@ -192,7 +192,7 @@ COLL_API coll_status coll_iwait_signal(int peer, uint64_t count, coll_window *wi
 /* Makes a persistent request of coll_wait_signal(), for coll_start(). */
 COLL_API coll_status coll_wait_signal_init(int peer, uint64_t count, coll_window *window,
                                            coll_comm *comm, coll_request **request);
-/* coll_wait_signal() on a GPU stream; COLL_ERR_UNSUPPORTED so far. */
+/* coll_wait_signal() in a stream of CUDA: see coll.h. */
 COLL_API coll_status coll_wait_signal_on_stream(int peer, uint64_t count, coll_window *window,
                                                 coll_comm *comm, void *stream);
 
