@@ -3,7 +3,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "perf.h"
+#include "calls.h"
 
 static double now_s(void) {
   struct timespec now;
@@ -52,49 +52,25 @@ static void set_blocks(perf_bench *b) {
   b->nrecv = extent_of(b, traits->recv);
 }
 
-/*
- * Allocates a buffer with room for one more cache line, and fills it with data: memory can be
- * faster for zeros.
- */
-static coll_status get_buffer(const perf_bench *b, size_t bytes, char **buf) {
-  void *got = NULL;
-  coll_status status = COLL_OK;
-  if (b->options->registered)
-    status = coll_mem_alloc(b->owner, bytes + 64, &got);
-  else if (posix_memalign(&got, 4096, bytes + 64) != 0)
-    status = COLL_ERR_NO_MEMORY;
-  if (status == COLL_OK)
-    *buf = memset(got, 0x3f, bytes);
-  return status;
-}
-
-static void give_buffer(const perf_bench *b, char *buf) {
-  if (b->options->registered)
-    coll_mem_free(b->owner, buf);
-  else
-    free(buf);
-}
-
 coll_status perf_bench_open(perf_bench *b, const perf_options *options, coll_comm *comm,
                             const perf_line *line) {
   *b = (perf_bench){
       .options = options, .traits = options->traits, .comm = comm, .owner = comm, .line = line};
   coll_comm_rank(comm, &b->rank);
   coll_comm_nranks(comm, &b->nranks);
+  b->stream = perf_is_streamed(options) ? options->device->stream : NULL;
   b->bytes = coll_type_bytes((coll_type)line->type);
   b->counts = calloc((size_t)b->nranks, sizeof(*b->counts));
   b->displs = calloc((size_t)b->nranks, sizeof(*b->displs));
   if (!b->counts || !b->displs)
     return COLL_ERR_NO_MEMORY;
   set_blocks(b);
-  size_t larger = (b->nsend > b->nrecv ? b->nsend : b->nrecv) * b->bytes;
-  coll_status status = get_buffer(b, larger, &b->send);
-  return status == COLL_OK ? get_buffer(b, larger, &b->recv) : status;
+  b->room = (b->nsend > b->nrecv ? b->nsend : b->nrecv) * b->bytes;
+  return perf_memory_open(b);
 }
 
 void perf_bench_close(perf_bench *b) {
-  give_buffer(b, b->send);
-  give_buffer(b, b->recv);
+  perf_memory_close(b);
   free(b->counts);
   free(b->displs);
 }
@@ -119,14 +95,11 @@ static coll_status run_reduce_broadcast(const perf_bench *b, const char *send, c
   return status == COLL_OK ? coll_broadcast(recv, recv, count, type, root, b->comm) : status;
 }
 
-/* Runs one operation. */
-static coll_status run_once(const perf_bench *b, bool in_place, int i) {
-  char *send, *recv;
-  choose_buffers(b, in_place, &send, &recv);
+/* Runs one operation, and waits for it. */
+static coll_status run_blocking(const perf_bench *b, const char *send, char *recv, int root) {
   coll_type type = (coll_type)b->line->type;
   coll_op op = (coll_op)b->line->op;
   size_t count = b->line->count, *counts = b->counts, own = counts[b->rank];
-  int root = root_of(b, i);
   switch (b->options->what) {
   case PERF_ALLREDUCE:
     return coll_allreduce(send, recv, count, type, op, b->comm);
@@ -167,6 +140,28 @@ static coll_status run_once(const perf_bench *b, bool in_place, int i) {
   }
 }
 
+/* Runs one operation, or puts it into the stream. */
+static coll_status run_once(const perf_bench *b, bool in_place, int i) {
+  char *send, *recv;
+  choose_buffers(b, in_place, &send, &recv);
+  int root = root_of(b, i);
+  return b->stream ? perf_run_on_stream(b, send, recv, root) : run_blocking(b, send, recv, root);
+}
+
+/* Runs operations back to back, until all are complete. */
+static coll_status run_all(const perf_bench *b, bool in_place, int count) {
+  coll_status status = COLL_OK;
+  int left = perf_stream_calls(b);
+  for (int i = 0; i < count && status == COLL_OK; i++) {
+    status = run_once(b, in_place, i);
+    if (--left == 0 && status == COLL_OK) {
+      status = perf_finish(b);
+      left = perf_stream_calls(b);
+    }
+  }
+  return status == COLL_OK ? perf_finish(b) : status;
+}
+
 /* Counts the wrong elements of an all-gather, gather or all-to-all, block by block. */
 static long long wrong_blocks(const perf_bench *b, const char *recv) {
   bool exchange = b->traits->send == PERF_ALL_BLOCKS;
@@ -182,10 +177,8 @@ static long long wrong_blocks(const perf_bench *b, const char *recv) {
 }
 
 /* Counts the wrong elements of this rank's result. */
-static long long count_wrong(const perf_bench *b, bool in_place) {
+static long long count_wrong(const perf_bench *b, const char *recv) {
   const perf_line *line = b->line;
-  char *send, *recv;
-  choose_buffers(b, in_place, &send, &recv);
   int n = b->nranks, root = root_of(b, 0);
   size_t first = b->traits->send == PERF_ALL_BLOCKS ? b->displs[b->rank] : 0;
   switch (b->options->what) {
@@ -221,15 +214,17 @@ static long long count_wrong(const perf_bench *b, bool in_place) {
 }
 
 coll_status perf_verify(const perf_bench *b, bool in_place, long long *wrong) {
-  const perf_line *line = b->line;
-  size_t larger = b->nsend > b->nrecv ? b->nsend : b->nrecv;
+  const char *result = NULL;
   char *send, *recv;
   choose_buffers(b, in_place, &send, &recv);
-  memset(b->recv, 0xff, larger * b->bytes);
-  perf_fill(send, b->nsend, line->type, b->traits->reduces ? line->op : COLL_SUM, b->rank,
-            b->nranks);
-  coll_status status = run_once(b, in_place, 0);
-  int64_t mine = status == COLL_OK ? count_wrong(b, in_place) : 0, all = 0;
+  coll_status status = perf_put_input(b, send);
+  if (status == COLL_OK)
+    status = run_once(b, in_place, 0);
+  if (status == COLL_OK)
+    status = perf_finish(b);
+  if (status == COLL_OK)
+    status = perf_get_result(b, recv, &result);
+  int64_t mine = status == COLL_OK ? count_wrong(b, result) : 0, all = 0;
   if (status == COLL_OK)
     status = coll_allreduce(&mine, &all, 1, COLL_INT64, COLL_SUM, b->comm);
   *wrong = all;
@@ -237,17 +232,14 @@ coll_status perf_verify(const perf_bench *b, bool in_place, long long *wrong) {
 }
 
 coll_status perf_warm_up(const perf_bench *b, bool in_place) {
-  coll_status status = COLL_OK;
-  for (int i = 0; i < b->options->warmup && status == COLL_OK; i++)
-    status = run_once(b, in_place, i);
-  return status;
+  return run_all(b, in_place, b->options->warmup);
 }
 
 coll_status perf_time(const perf_bench *b, bool in_place, int iters, double *seconds) {
   coll_status status = coll_barrier(b->comm);
   double start = now_s();
-  for (int i = 0; i < iters && status == COLL_OK; i++)
-    status = run_once(b, in_place, i);
+  if (status == COLL_OK)
+    status = run_all(b, in_place, iters);
   *seconds = now_s() - start;
   if (status == COLL_OK)
     status = coll_allreduce(seconds, seconds, 1, COLL_FLOAT64, COLL_MAX, b->comm);
@@ -264,6 +256,8 @@ coll_status perf_time_each(const perf_bench *b, bool in_place, int iters, double
   double before = now_s();
   for (int i = 0; i < iters && status == COLL_OK; i++) {
     status = run_once(b, in_place, i);
+    if (status == COLL_OK)
+      status = perf_finish(b);
     double after = now_s();
     us[i] = (after - before) * 1e6;
     before = after;

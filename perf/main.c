@@ -192,12 +192,22 @@ static bool run_collective(const perf_options *options, coll_comm *comm) {
 /* Runs one rank: true if everything went well and every value was right. */
 static bool run_rank(const perf_options *options, coll_comm *comm) {
   perf_options one = *options;
+  perf_device device;
+  int rank = 0;
+  coll_comm_rank(comm, &rank);
+  if (options->driver && !perf_device_open(&device, options->driver, rank)) {
+    coll_comm_abort(comm);
+    return false;
+  }
+  one.device = options->driver ? &device : NULL;
   bool well = true;
   for (int i = 0; well && i < options->nwanted; i++) {
     one.what = options->wanted[i];
     one.traits = &perf_collectives[one.what];
     well = run_collective(&one, comm);
   }
+  if (one.device)
+    perf_device_close(&device);
   return well;
 }
 
@@ -230,6 +240,16 @@ static int run_threads(const perf_options *options, const coll_config *config) {
   return failed;
 }
 
+/* Runs this process's rank; the exit status. */
+static int run_process(const perf_options *options, const coll_config *config) {
+  coll_comm *comm = NULL;
+  if (coll_init_from_env(&comm, config) != COLL_OK)
+    return 1; /* libcoll has printed why */
+  bool well = run_rank(options, comm);
+  coll_comm_destroy(&comm);
+  return !well;
+}
+
 int main(int argc, char **argv) {
   perf_options options;
   perf_options_read(&options, argc, argv);
@@ -242,12 +262,9 @@ int main(int argc, char **argv) {
     fprintf(stderr, "coll_perf: -t makes all ranks in one process; leave it out under collrun\n");
     return 2;
   }
-  if (options.threads)
-    return run_threads(&options, &config);
-  coll_comm *comm = NULL;
-  if (coll_init_from_env(&comm, &config) != COLL_OK)
-    return 1; /* libcoll has printed why */
-  bool well = run_rank(&options, comm);
-  coll_comm_destroy(&comm);
-  return !well;
+  if (options.cuda && !(options.driver = perf_driver_open()))
+    return 1;
+  int failed = options.threads ? run_threads(&options, &config) : run_process(&options, &config);
+  perf_driver_close(options.driver);
+  return failed;
 }

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "perf.h"
+#include "calls.h"
 
 #define EACH_MAX 100000 /* single operations whose times are kept */
 #define TARGET_S 0.05   /* length of a measurement, unless the user sets the number of iterations */
@@ -82,5 +82,7 @@ void perf_complain(const coll_comm *comm, coll_status status) {
   coll_comm_rank(comm, &rank);
   coll_last_error(comm, &error);
   fprintf(stderr, "coll_perf: rank %d: %s: %s\n", rank, coll_status_name(status),
-          error.status == COLL_OK ? "out of memory for the buffers" : error.message);
+          error.status != COLL_OK        ? error.message
+          : status == COLL_ERR_NO_MEMORY ? "out of memory for the buffers"
+                                         : "the GPU failed, as said above");
 }

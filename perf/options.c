@@ -6,47 +6,6 @@
 
 #include "perf.h"
 
-static const char usage[] =
-    "usage: coll_perf COLLECTIVE ... [options]  (start ranks with collrun, or use -t)\n"
-    "  COLLECTIVE                allreduce, reduce, reduce_scatter, scan, exscan, broadcast,\n"
-    "                            allgather, gather, scatter, alltoall, reduce_scatterv,\n"
-    "                            allgatherv, gatherv, scatterv, alltoallv, barrier, sendrecv (to\n"
-    "                            the next rank), reduce_broadcast (which an all-reduce should\n"
-    "                            beat); several are measured one after the other\n"
-    "  -b, --minbytes SIZE       smallest size (default 4; K, M, G: units); 4,1K,8K: these sizes\n"
-    "  -e, --maxbytes SIZE       largest size (default 32M)\n"
-    "  -f, --stepfactor F        multiply the size by F (default 4)\n"
-    "  -i, --stepbytes SIZE      add SIZE to the size instead\n"
-    "  -n, --iters N             operations per measurement (default: about 50 ms of them)\n"
-    "  -w, --warmup_iters N      operations before each measurement (default 5)\n"
-    "  -c, --check 0|1           verify the results, with no tolerance (default 1)\n"
-    "  -d, --datatype TYPE       int8 .. uint64, half, bfloat16, float, double, float8_e4m3,\n"
-    "                            float8_e5m2, int32_loc, int64_loc, float32_loc, float64_loc,\n"
-    "                            int32_loc64, float32_loc64, or all (default float)\n"
-    "  -o, --op OP               sum, prod, min, max, avg, band, bor, bxor, land, lor, lxor,\n"
-    "                            minloc, maxloc, or all: those that take the type (default sum)\n"
-    "  -r, --root R              root, where there is one; -1: each rank in turn (default 0)\n"
-    "  -R, --local_register 0|1  use coll_mem_alloc() buffers, which peers read in place\n"
-    "  -t, --nthreads N          N ranks as threads of this process, without a launcher\n"
-    "  -T, --timeout SECONDS     deadline of an operation (default 60)\n"
-    "      --algo all            measure every algorithm; print predicted and measured times,\n"
-    "                            and how often the chosen one was within 10 % of the best\n"
-    "      --algo TEXT           force an algorithm: a name, or text as in COLL_ALGO\n"
-    "      --deterministic L     off, on or ordered; all: compare all three\n"
-    "      --overlap cpu|device  how much of a nonblocking operation is hidden behind such\n"
-    "                            work; COLL_PROGRESS=on lets it progress meanwhile\n"
-    "      --json FILE           write the results as JSON too (\"-\": standard output)\n"
-    "      --csv FILE            the same, as comma-separated values, a row for each half\n"
-    "      --percentiles         also the shortest, median, 99th percentile and longest time of\n"
-    "                            single operations: of each the one on the slowest rank\n"
-    "      --window N            sendrecv: N messages in flight (at most 256); the time is that\n"
-    "                            of one, Mmsg/s counts those of all ranks\n"
-    "      --pattern P           sendrecv: ring (default), pairs (rank 0 sends to 1, 2 to 3, ...,\n"
-    "                            which answers), both (these send to each other)\n"
-    "  -h, --help\n"
-    "As in nccl-tests, the size is that of the larger buffer, and the time is the mean of the\n"
-    "slowest rank. In v-forms the last of N blocks is N times as long as the first.\n";
-
 /* Ends the program because of bad usage. */
 static void die(const char *what, const char *value) {
   fprintf(stderr, "coll_perf: %s '%s'; see coll_perf --help\n", what, value);
@@ -145,6 +104,13 @@ static perf_pattern read_pattern(const char *text) {
   return PERF_RING;
 }
 
+/* Reads where buffers are: whether on a GPU. */
+static bool read_memory(const char *text) {
+  if (strcmp(text, "cuda") != 0 && strcmp(text, "host") != 0)
+    die("--memory takes host or cuda, not", text);
+  return *text == 'c';
+}
+
 /* Handles an option about sizes; false if it is another one. */
 static bool read_size_option(perf_options *options, int letter, const char *value) {
   switch (letter) {
@@ -191,6 +157,23 @@ static bool read_report_option(perf_options *options, int letter, const char *va
   }
 }
 
+/* Handles an option about memory; false if it is another one. */
+static bool read_memory_option(perf_options *options, int letter, const char *value) {
+  switch (letter) {
+  case 'M':
+    options->cuda = read_memory(value);
+    return true;
+  case 'R':
+    options->registered = read_int(value, 0, 1);
+    return true;
+  case 'z':
+    options->blocking = read_int(value, 0, 1);
+    return true;
+  default:
+    return false;
+  }
+}
+
 /* Handles any other option. */
 static void read_option(perf_options *options, int letter, const char *value) {
   switch (letter) {
@@ -212,9 +195,6 @@ static void read_option(perf_options *options, int letter, const char *value) {
   case 'r':
     options->root = read_int(value, -1, 65535);
     break;
-  case 'R':
-    options->registered = read_int(value, 0, 1);
-    break;
   case 't':
     options->threads = read_int(value, 1, 4096);
     break;
@@ -233,7 +213,7 @@ static void read_option(perf_options *options, int letter, const char *value) {
     options->overlap = read_work(value);
     break;
   case 'h':
-    fputs(usage, stdout);
+    fputs(perf_usage, stdout);
     exit(0);
   default:
     fputs("see coll_perf --help\n", stderr);
@@ -279,6 +259,16 @@ static void add_collective(perf_options *options, const char *name) {
   }
 }
 
+/* Refuses options about memory that do not go together. */
+static void check_memory(const perf_options *options) {
+  if (options->blocking >= 0 && !options->cuda)
+    die("--blocking needs --memory cuda, not", "host");
+  if (options->blocking == 0 && options->overlap)
+    die("--overlap measures nonblocking calls, which are in no stream: --blocking", "0");
+  if (options->registered && options->cuda)
+    die("--local_register is for --memory host, not", "cuda");
+}
+
 /* Sets the smallest and the largest size. */
 static void settle_range(perf_options *options) {
   if (options->nsizes > 1)
@@ -293,47 +283,55 @@ static void settle_range(perf_options *options) {
     options->max_bytes = options->min_bytes;
 }
 
+/* A letter that is not in getopt_long()'s list only stands for a word. */
+static const struct option longs[] = {{"minbytes", 1, NULL, 'b'},
+                                      {"maxbytes", 1, NULL, 'e'},
+                                      {"stepfactor", 1, NULL, 'f'},
+                                      {"stepbytes", 1, NULL, 'i'},
+                                      {"iters", 1, NULL, 'n'},
+                                      {"warmup_iters", 1, NULL, 'w'},
+                                      {"check", 1, NULL, 'c'},
+                                      {"datatype", 1, NULL, 'd'},
+                                      {"op", 1, NULL, 'o'},
+                                      {"root", 1, NULL, 'r'},
+                                      {"nthreads", 1, NULL, 't'},
+                                      {"timeout", 1, NULL, 'T'},
+                                      {"json", 1, NULL, 'J'},
+                                      {"algo", 1, NULL, 'A'},
+                                      {"deterministic", 1, NULL, 'D'},
+                                      {"overlap", 1, NULL, 'O'},
+                                      {"local_register", 1, NULL, 'R'},
+                                      {"memory", 1, NULL, 'M'},
+                                      {"blocking", 1, NULL, 'z'},
+                                      {"csv", 1, NULL, 'C'},
+                                      {"percentiles", 0, NULL, 'P'},
+                                      {"window", 1, NULL, 'W'},
+                                      {"pattern", 1, NULL, 'Q'},
+                                      {"help", 0, NULL, 'h'},
+                                      {NULL, 0, NULL, 0}};
+
 /* Reads the command line. */
 void perf_options_read(perf_options *options, int argc, char **argv) {
-  static const struct option longs[] = {{"minbytes", 1, NULL, 'b'},
-                                        {"maxbytes", 1, NULL, 'e'},
-                                        {"stepfactor", 1, NULL, 'f'},
-                                        {"stepbytes", 1, NULL, 'i'},
-                                        {"iters", 1, NULL, 'n'},
-                                        {"warmup_iters", 1, NULL, 'w'},
-                                        {"check", 1, NULL, 'c'},
-                                        {"datatype", 1, NULL, 'd'},
-                                        {"op", 1, NULL, 'o'},
-                                        {"root", 1, NULL, 'r'},
-                                        {"nthreads", 1, NULL, 't'},
-                                        {"timeout", 1, NULL, 'T'},
-                                        {"json", 1, NULL, 'J'},
-                                        {"algo", 1, NULL, 'A'},
-                                        {"deterministic", 1, NULL, 'D'},
-                                        {"overlap", 1, NULL, 'O'},
-                                        {"local_register", 1, NULL, 'R'},
-                                        {"csv", 1, NULL, 'C'},
-                                        {"percentiles", 0, NULL, 'P'},
-                                        {"window", 1, NULL, 'W'},
-                                        {"pattern", 1, NULL, 'Q'},
-                                        {"help", 0, NULL, 'h'},
-                                        {NULL, 0, NULL, 0}};
   *options = (perf_options){.min_bytes = 4,
                             .max_bytes = 32 << 20,
                             .step_factor = 4,
                             .warmup = 5,
                             .check = true,
+                            .blocking = -1,
                             .type = COLL_FLOAT32,
                             .op = COLL_SUM};
   int letter;
-  while ((letter = getopt_long(argc, argv, "b:e:f:i:n:w:c:d:o:r:R:t:T:h", longs, NULL)) != -1)
-    if (!read_size_option(options, letter, optarg) && !read_report_option(options, letter, optarg))
+  while ((letter = getopt_long(argc, argv, "b:e:f:i:n:w:c:d:o:r:R:z:t:T:h", longs, NULL)) != -1)
+    if (!read_size_option(options, letter, optarg) &&
+        !read_report_option(options, letter, optarg) &&
+        !read_memory_option(options, letter, optarg))
       read_option(options, letter, optarg);
   if (optind == argc) {
-    fputs(usage, stderr);
+    fputs(perf_usage, stderr);
     exit(2);
   }
   while (optind < argc)
     add_collective(options, argv[optind++]);
+  check_memory(options);
   settle_range(options);
 }

@@ -197,9 +197,8 @@ int perf_write_overlap_json(const perf_options *options, int nranks, const perf_
   FILE *out = standard ? stdout : fopen(options->json, "w");
   if (!out)
     return -1;
-  fprintf(out, "{\"collective\": \"%s\", \"nranks\": %d, \"version\": %d, \"work\": \"%s\", ",
-          options->traits->name, nranks, coll_version(),
-          options->overlap == PERF_OVERLAP_CPU ? "cpu" : "device");
+  perf_json_head(out, options, nranks);
+  fprintf(out, "\"work\": \"%s\", ", options->overlap == PERF_OVERLAP_CPU ? "cpu" : "device");
   fprintf(out, "\"results\": [");
   for (int i = 0; i < count; i++) {
     fprintf(out, "%s\n  {", i ? "," : "");

@@ -6,6 +6,8 @@
 #include <stdbool.h>
 #include <stdio.h>
 
+#include "device.h"
+
 #define PERF_ALL        (-1)
 #define PERF_VARIANTS   48  /* at most, of a cell */
 #define PERF_SIZES      64  /* at most, in a list */
@@ -93,6 +95,10 @@ typedef struct perf_options {
   const char *algo;  /* COLL_ALGO's text, or NULL */
   int deterministic; /* coll_determinism; PERF_ALL: compare all levels */
   perf_overlap_kind overlap;
+  bool cuda;                 /* buffers are in memory of GPUs */
+  int blocking;              /* of GPU memory: 1: calls that wait; 0, -1 (not given): in a stream */
+  perf_driver *driver;       /* if `cuda`, else NULL */
+  const perf_device *device; /* of this rank; NULL: none */
 } perf_options;
 
 /* One measured half of a line. */
@@ -146,11 +152,18 @@ typedef struct perf_bench {
   int rank, nranks;
   size_t bytes;        /* of an element */
   char *send, *recv;   /* both are as large as the larger one */
+  size_t room;         /* bytes of each */
+  char *image;         /* of one of them, on the host; NULL: they are there themselves */
+  void *stream;        /* where operations go; NULL: they are not in a stream */
   size_t *counts;      /* nranks: the blocks of this rank's buffers */
   size_t *displs;      /* nranks: and where they begin */
   size_t total;        /* of all blocks */
   size_t nsend, nrecv; /* elements */
 } perf_bench;
+
+/* ---- usage.c --------------------------------------------------------------------------------- */
+
+extern const char perf_usage[];
 
 /* ---- options.c ------------------------------------------------------------------------------- */
 
@@ -193,19 +206,6 @@ coll_status perf_time_each(const perf_bench *bench, bool in_place, int iters, do
 size_t perf_count_of(const perf_traits *traits, size_t bytes, size_t elem_bytes, int nranks);
 /* Bytes of the larger buffer for that count. */
 size_t perf_bytes_of(const perf_traits *traits, size_t count, size_t elem_bytes, int nranks);
-
-/* ---- windows.c: messages between two ranks, many in flight ----------------------------------- */
-
-/* Sends and receives as --window and --pattern say. */
-coll_status perf_run_window(const perf_bench *bench, const char *send, char *recv);
-
-/* The rank whose data this rank receives in sendrecv; -1: none. */
-int perf_source(const perf_bench *bench);
-
-/* Messages that one operation sends, of all ranks; and those of one rank to another, which follow
- * each other. */
-double perf_window_messages(const perf_bench *bench);
-double perf_window_share(const perf_bench *bench);
 
 /* ---- measure.c ------------------------------------------------------------------------------- */
 
@@ -307,6 +307,9 @@ void perf_print_cell(const perf_options *options, const perf_cell *cell);
 void perf_print_cells_foot(const perf_options *options, const perf_cell *cells, int ncells);
 int perf_write_cells_json(const perf_options *options, int nranks, const perf_cell *cells,
                           int ncells);
+
+/* Begins a JSON object: what was measured, and in which memory. */
+void perf_json_head(FILE *out, const perf_options *options, int nranks);
 
 /* Prints size, count, type, operation and root of a line; its beginning in JSON. */
 void perf_print_question(const perf_options *options, const perf_line *line);

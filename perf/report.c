@@ -1,7 +1,7 @@
 /* report.c: nccl-tests' columns, JSON, and comma-separated values. */
 #include <string.h>
 
-#include "perf.h"
+#include "calls.h"
 
 /* Collectives that have no in-place form have dashes there. */
 static bool has_in_place(const perf_options *options) {
@@ -16,6 +16,11 @@ static void print_more_names(const perf_options *options) {
     printf(" %9s %9s %9s %9s", half ? "in: min" : "min", "median", "p99", "max");
 }
 
+/* How operations are called on GPU memory. */
+static const char *calls_of(const perf_options *options) {
+  return perf_is_streamed(options) ? "stream" : options->overlap ? "nonblocking" : "blocking";
+}
+
 void perf_print_head(const perf_options *options, int nranks) {
   printf("# coll_perf %s, libcoll %d.%d.%d, %d ranks%s\n", options->traits->name,
          coll_version() / 10000, coll_version() / 100 % 100, coll_version() % 100, nranks,
@@ -25,6 +30,10 @@ void perf_print_head(const perf_options *options, int nranks) {
          options->step_bytes ? (double)options->step_bytes : options->step_factor,
          options->step_bytes ? "bytes" : "factor", options->warmup,
          options->iters ? "fixed" : "chosen", options->check);
+  if (options->device)
+    printf("# memory: cuda, staged through host memory; calls: %s; rank 0 on GPU %d of %d (%s)\n",
+           calls_of(options), options->device->ordinal, options->device->count,
+           options->device->name);
   if (options->all_algos || options->deterministic == PERF_ALL || options->overlap)
     return;
   printf("#\n#%71s%s%28s%s\n", "", "out-of-place", "", "in-place");
@@ -166,14 +175,22 @@ int perf_write_csv(const perf_options *options, int nranks, const perf_line *lin
   return failed ? -1 : 0;
 }
 
+void perf_json_head(FILE *out, const perf_options *options, int nranks) {
+  fprintf(out, "{\"collective\": \"%s\", \"nranks\": %d, \"version\": %d, \"memory\": \"%s\", ",
+          options->traits->name, nranks, coll_version(), options->device ? "cuda" : "host");
+  if (options->device)
+    fprintf(out, "\"staged\": true, \"calls\": \"%s\", \"device\": \"%s\", ", calls_of(options),
+            options->device->name);
+}
+
 /* Writes all lines as one JSON object; 0, or -1 with errno. */
 int perf_write_json(const perf_options *options, int nranks, const perf_line *lines, int nlines) {
   bool standard = strcmp(options->json, "-") == 0;
   FILE *out = standard ? stdout : fopen(options->json, "w");
   if (!out)
     return -1;
-  fprintf(out, "{\"collective\": \"%s\", \"nranks\": %d, \"version\": %d, \"results\": [",
-          options->traits->name, nranks, coll_version());
+  perf_json_head(out, options, nranks);
+  fprintf(out, "\"results\": [");
   for (int i = 0; i < nlines; i++) {
     const perf_line *line = &lines[i];
     fprintf(out, "%s\n  {", i ? "," : "");

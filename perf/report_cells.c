@@ -97,8 +97,7 @@ int perf_write_cells_json(const perf_options *options, int nranks, const perf_ce
   FILE *out = standard ? stdout : fopen(options->json, "w");
   if (!out)
     return -1;
-  fprintf(out, "{\"collective\": \"%s\", \"nranks\": %d, \"version\": %d, ", options->traits->name,
-          nranks, coll_version());
+  perf_json_head(out, options, nranks);
   if (options->all_algos)
     fprintf(out, "\"cells\": %d, \"within_10_percent\": %d, ", ncells, count_good(cells, ncells));
   fprintf(out, "\"results\": [");

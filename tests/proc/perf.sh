@@ -1,45 +1,8 @@
 #!/bin/bash
 # coll_perf: columns, JSON, every collective, type and operation, every algorithm, levels of
 # determinism, bad usage, under collrun and with -t. coll_recovery: each rank dies once.
-set -u
-perf=$BUILD/bin/coll_perf run=$BUILD/bin/collrun recovery=$BUILD/bin/coll_recovery
-out=$(mktemp -d)
-trap 'rm -rf "$out"' EXIT
-failed=0
-
-# check WHAT COMMAND...: the command must succeed.
-check() {
-  what=$1
-  shift
-  if "$@" >"$out/log" 2>&1; then echo "ok: $what"; else
-    echo "FAILED: $what"
-    tail -n 5 "$out/log"
-    failed=1
-  fi
-}
-
-# refuse WHAT WORD COMMAND...: the command must fail with status 1 or 2 and say WORD.
-refuse() {
-  what=$1 word=$2
-  shift 2
-  "$@" >"$out/log" 2>&1
-  status=$?
-  if { [ $status = 1 ] || [ $status = 2 ]; } && grep -q -- "$word" "$out/log"; then echo "ok: $what"; else
-    echo "FAILED: $what (status $status)"
-    tail -n 5 "$out/log"
-    failed=1
-  fi
-}
-
-# has WORD...: the last output must contain the words.
-has() {
-  for word in "$@"; do
-    grep -q -- "$word" "$out/log" || {
-      echo "FAILED: '$word' is not in the output"
-      failed=1
-    }
-  done
-}
+. "$(dirname "$0")/../common/perf.inc"
+recovery=$BUILD/bin/coll_recovery
 
 for collective in allreduce reduce reduce_scatter reduce_scatterv scan exscan broadcast allgather \
   allgatherv gather gatherv scatter scatterv alltoall alltoallv barrier sendrecv reduce_broadcast; do
