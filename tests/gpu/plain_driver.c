@@ -1,6 +1,6 @@
 /*
- * plain_driver.c: the fake driver used by several threads at once; and its exit status if there
- * were races. Without a test framework, for ThreadSanitizer.
+ * plain_driver.c: the fake driver used by several threads at once, also with GPU_HIDDEN; and its
+ * exit status if there were races. Without a test framework, for ThreadSanitizer.
  */
 #include <pthread.h>
 #include <sys/wait.h>
@@ -124,17 +124,31 @@ static void make_race(void) {
   OK(u.cuda.stream_synchronize(NULL));
 }
 
-int main(void) {
+/* The threads with memory that only the driver can access. */
+static void use_hidden(void) {
+  setenv("GPU_HIDDEN", "1", 1);
+  use_by_threads();
+}
+
+/* The exit status of a child that does this. */
+static int status_of(void (*work)(void)) {
   int status;
   const pid_t child = fork();
   CHECK(child >= 0);
-  alarm(100);
   if (child == 0) {
-    make_race();
-    return 0;
+    alarm(100);
+    work();
+    exit(0);
   }
   CHECK(waitpid(child, &status, 0) == child);
-  CHECK(WIFEXITED(status) && WEXITSTATUS(status) == RACES_STATUS);
+  CHECK(WIFEXITED(status));
+  return WEXITSTATUS(status);
+}
+
+int main(void) {
+  CHECK(status_of(make_race) == RACES_STATUS);
+  CHECK(status_of(use_hidden) == 0);
+  alarm(100);
   use_by_threads();
   return 0;
 }

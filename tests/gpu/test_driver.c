@@ -114,6 +114,36 @@ Test(driver, memory) {
   cr_assert_eq(is, 1);
 }
 
+Test(driver, attributes_without_a_context) {
+  use u;
+  uint64_t start = 0;
+  use_start(&u);
+  uint32_t *a = use_memory(&u, 10), own;
+  OK(u.cuda.ctx_set_current(NULL));
+  cr_assert_eq(type_of(&u, a + 9, &start), COLLI_CU_MEMORYTYPE_DEVICE);
+  cr_assert_eq(start, use_address(a));
+  cr_assert_eq(type_of(&u, &own, &start), 0);
+}
+
+Test(driver, freed_memory_is_used_again) {
+  use u;
+  use_start(&u);
+  colli_cu_stream s = use_stream(&u);
+  uint32_t *m = use_memory(&u, 2), *large = use_memory(&u, 1 << 20);
+  OK(u.cuda.mem_free(use_address(large)));
+  for (uint32_t i = 0; i < 200; i++) { /* more than are kept, of several sizes */
+    uint32_t *some = use_memory(&u, 1024 * (i % 3 + 1)),
+             *other = use_memory(&u, 1024 * (i % 100 + 1));
+    OK(u.cuda.memset_d32_async(use_address(some), i, 1024, s));
+    use_two(&u, "poke", s, some + 1023, i + 1);
+    OK(u.cuda.memcpy_async(use_address(m), use_address(some + 1022), 8, s));
+    OK(u.cuda.stream_synchronize(s));
+    cr_assert(m[0] == i && m[1] == i + 1);
+    OK(u.cuda.mem_free(use_address(some)));
+    OK(u.cuda.mem_free(use_address(other)));
+  }
+}
+
 Test(driver, copies_in_order) {
   use u;
   uint32_t host[8], back[8] = {0};

@@ -36,6 +36,11 @@ static uint32_t *reserve(use *u, size_t count) {
   return (uint32_t *)(uintptr_t)at;
 }
 
+/* Where the test sees a word that is mapped. */
+static uint32_t *look(use *u, const uint32_t *at) {
+  return use_place(u, use_address(at));
+}
+
 /* Sets what a device may do with some granules. */
 static colli_cu_result allow(use *u, const uint32_t *at, size_t count, int device, int flags) {
   const colli_cu_access access = {{COLLI_CU_MEM_LOCATION_TYPE_DEVICE, device}, flags};
@@ -63,12 +68,13 @@ Test(driver_virtual, neighbours_are_one) {
   OK(u.cuda.memcpy_async(use_address(m + words - 4), use_address(m + words - 1), 8, NULL));
   OK(u.cuda.memset_d32_async(use_address(m + words - 2), 7, 4, NULL)); /* of both */
   OK(u.cuda.stream_synchronize(NULL));
-  cr_assert(m[words - 4] == 5 && m[words - 3] == 6 && m[words - 2] == 7 && m[words + 1] == 7);
+  cr_assert(*look(&u, m + words - 4) == 5 && *look(&u, m + words - 3) == 6 &&
+            *look(&u, m + words - 2) == 7 && *look(&u, m + words + 1) == 7);
   cr_assert_eq(u.cuda.memset_d32_async(use_address(m + 2 * words - 1), 1, 2, NULL),
                COLLI_CUDA_ERROR_INVALID_VALUE);
   OK(u.cuda.mem_unmap(use_address(m), 2 * granule));
   map(&u, m, b, 0);
-  cr_assert(m[0] == 7 && m[1] == 7);
+  cr_assert(*look(&u, m) == 7 && *look(&u, m + 1) == 7);
 }
 
 Test(driver_virtual, attributes) {
@@ -114,7 +120,7 @@ Test(driver_virtual, access) {
   cr_assert_eq(allow(&u, m, 1, 2, 3), COLLI_CUDA_ERROR_INVALID_DEVICE);
   cr_assert_eq(allow(&u, m, 2, 0, 3), COLLI_CUDA_ERROR_INVALID_VALUE);
   OK(allow(&u, m, 1, 0, 1));
-  m[0] = 1;
+  *look(&u, m) = 1;
   use_two(&u, "spin", NULL, m, use_address(own)); /* reads */
   OK(u.cuda.stream_synchronize(NULL));
   cr_assert_eq(own[0], 1);
@@ -132,7 +138,7 @@ Test(driver_virtual, access_taken_away) {
   OK(allow(&u, m, 1, 0, 0));
   use_two(&u, "poke", NULL, m, 3);
   cr_assert_eq(u.cuda.stream_synchronize(NULL), COLLI_CUDA_ERROR_ILLEGAL_ADDRESS);
-  cr_assert_eq(m[0], 2);
+  cr_assert_eq(*look(&u, m), 2);
 }
 
 Test(driver_virtual, what_is_refused) {
@@ -184,12 +190,12 @@ Test(driver_virtual, unmapped_while_a_kernel_runs) {
   OK(u.cuda.mem_unmap(use_address(m), granule));
   map(&u, m, b, 0);
   OK(u.cuda.mem_map(use_address(m + words), granule, 0, a, 0));
-  m[0] = 8;
+  *look(&u, m) = 8;
   OK(u.cuda.mem_address_free(use_address(other), granule));
   use_set(flag, 1);
   OK(u.cuda.stream_synchronize(NULL));
   u.rounds(2); /* what was unmapped is gone, and took nothing newer with it */
-  cr_assert(m[0] == 8 && m[words] == 0);
+  cr_assert(*look(&u, m) == 8 && *look(&u, m + words) == 0);
 }
 
 /* Imports an allocation of the parent, and tells it by a kernel. */
@@ -211,7 +217,7 @@ static void import(const int pipes[2], pid_t parent) {
   uint32_t *m = reserve(&u, 1);
   map(&u, m, a, 0);
   OK(u.cuda.mem_release(a));
-  CHECK(m[2] == 3);
+  CHECK(*look(&u, m + 2) == 3);
   const uint32_t one[2] = {1, 1};
   OK(use_launch(&u, "signal", one, NULL, (void *[]){&m}));
   OK(u.cuda.stream_synchronize(NULL));
@@ -233,14 +239,14 @@ Test(driver_virtual, two_processes) {
   colli_cu_allocation a = start(&u);
   uint32_t *m = reserve(&u, 1);
   map(&u, m, a, 0);
-  m[2] = 3;
+  *look(&u, m + 2) = 3;
   use_two(&u, "spin", NULL, m, use_address(m + 1));
   cr_assert_eq(u.cuda.mem_export(&fd, a, COLLI_CU_MEM_HANDLE_TYPE_FABRIC, 0),
                COLLI_CUDA_ERROR_INVALID_VALUE);
   OK(u.cuda.mem_export(&fd, a, COLLI_CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
   cr_assert_eq(write(pipes[1], &fd, sizeof(fd)), (ssize_t)sizeof(fd));
   OK(u.cuda.stream_synchronize(NULL));
-  cr_assert_eq(m[1], 1);
+  cr_assert_eq(*look(&u, m + 1), 1);
   cr_assert_eq(waitpid(child, &status, 0), child);
   cr_assert_eq(status, 0);
 }

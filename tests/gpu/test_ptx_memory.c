@@ -18,10 +18,10 @@ typedef struct {
 } memory;
 
 /* Only the memory of the test may be accessed. */
-static bool inside(void *context, uint64_t address, size_t bytes, bool write) {
+static uint8_t *inside(void *context, uint64_t address, size_t bytes, bool write) {
   uint64_t from = (uint64_t)(uintptr_t)context;
   (void)write;
-  return address >= from && address + bytes <= from + sizeof(memory);
+  return address >= from && address + bytes <= from + sizeof(memory) ? (uint8_t *)address : NULL;
 }
 
 /* A module with one kernel, whose parameters are data, flag, result. */
@@ -52,8 +52,7 @@ typedef struct {
 static uint64_t execute(const ptx_module *m, const setup *s, memory *mem) {
   const uint64_t params[3] = {(uint64_t)(uintptr_t)mem->data, (uint64_t)(uintptr_t)mem->flag,
                               (uint64_t)(uintptr_t)mem->result};
-  const gpu_options options = {
-      .model = s->model, .seed = s->seed, .allowed = inside, .context = mem};
+  const gpu_options options = {.model = s->model, .seed = s->seed, .find = inside, .context = mem};
   const gpu_launch launch = {.module = m,
                              .kernel = m->kernels,
                              .params = params,
@@ -267,7 +266,7 @@ Test(ptx_memory, too_many_threads_for_the_race_detector) {
 static gpu_fault fault_of(const char *body, uint32_t threads) {
   ptx_module *m = build(body, false);
   memory mem = {0};
-  gpu_world *w = gpu_world_create(&(gpu_options){.allowed = inside, .context = &mem});
+  gpu_world *w = gpu_world_create(&(gpu_options){.find = inside, .context = &mem});
   const uint64_t params[3] = {(uint64_t)(uintptr_t)mem.data, 0, (uint64_t)(uintptr_t)mem.result};
   const gpu_launch launch = {.module = m,
                              .kernel = m->kernels,

@@ -12,17 +12,18 @@ typedef struct {
   ptx_space space;
 } access_at;
 
-/* Whether bytes of global memory may be accessed. */
-static bool allowed(const gpu_run *run, uint64_t address, size_t bytes, bool write) {
+/* Finds bytes of global memory; NULL if they may not be accessed. */
+static uint8_t *in_global(const gpu_run *run, uint64_t address, size_t bytes, bool write) {
   const gpu_options *o = &run->world->options;
   const ptx_module *m = run->launch.module;
+  uint8_t *at = (uint8_t *)(uintptr_t)address;
   if (!address || address >> 56 || (address + bytes) >> 56 || address + bytes < address)
-    return false;
+    return NULL;
   for (int i = 0; m && i < m->nglobals; i++)
     if (address >= m->globals[i].address &&
         address + bytes <= m->globals[i].address + m->globals[i].bytes)
-      return true;
-  return !o->allowed || o->allowed(o->context, address, bytes, write);
+      return at;
+  return o->find ? o->find(o->context, address, bytes, write) : at;
 }
 
 /* Finds `bytes` bytes of a space; NULL if they lie outside. */
@@ -50,9 +51,15 @@ static uint8_t *in_space(const gpu_warp *w, int lane, ptx_space space, uint64_t 
   }
 }
 
+/* What the accesses of all lanes lie in, if they lie close together in memory that is allowed. */
+typedef struct {
+  uint64_t address;
+  uint8_t *at; /* NULL if they do not */
+} together;
+
 /* Finds what a lane accesses; stops the run if it may not. */
 static bool locate(gpu_warp *w, int lane, const ptx_instr *in, size_t bytes, bool write,
-                   bool checked, access_at *to) {
+                   const together *all, access_at *to) {
   uint64_t address = gpu_values(w, in->src[0])[lane] + (uint64_t)in->offset;
   to->space = in->space;
   to->key = address;
@@ -65,9 +72,8 @@ static bool locate(gpu_warp *w, int lane, const ptx_instr *in, size_t bytes, boo
     to->space = window >= PTX_SHARED && window <= PTX_PARAM ? (ptx_space)window : PTX_GLOBAL;
   }
   if (to->space == PTX_GLOBAL || to->space == PTX_CONST) {
-    to->at = checked || allowed(w->block->run, address, bytes, write)
-                 ? (uint8_t *)(uintptr_t)address
-                 : NULL;
+    to->at = all->at ? all->at + (address - all->address)
+                     : in_global(w->block->run, address, bytes, write);
   } else {
     to->at = in_space(w, lane, to->space, (uint32_t)address, bytes, write);
     to->key = (uint64_t)to->space << 56 | w->block->serial << 20 | (address & 0xfffff);
@@ -78,21 +84,21 @@ static bool locate(gpu_warp *w, int lane, const ptx_instr *in, size_t bytes, boo
   return false;
 }
 
-/* Whether one check covers all lanes: their accesses lie close together in memory that is allowed.
- */
-static bool check_together(const gpu_warp *w, const ptx_instr *in, uint32_t mask, size_t bytes,
-                           bool write) {
+/* Finds the accesses of all lanes at once. */
+static together locate_together(const gpu_warp *w, const ptx_instr *in, uint32_t mask, size_t bytes,
+                                bool write) {
   uint64_t least = UINT64_MAX, most = 0;
   if (in->space != PTX_GLOBAL)
-    return false;
+    return (together){0};
   const uint64_t *values = gpu_values(w, in->src[0]);
   for (uint32_t rest = mask; rest; rest &= rest - 1) {
     uint64_t address = values[__builtin_ctz(rest)] + (uint64_t)in->offset;
     least = address < least ? address : least;
     most = address > most ? address : most;
   }
-  return most - least <= 2 * PTX_LANES * bytes && least &&
-         allowed(w->block->run, least, most - least + bytes, write);
+  if (most - least > 2 * PTX_LANES * bytes)
+    return (together){0};
+  return (together){least, in_global(w->block->run, least, most - least + bytes, write)};
 }
 
 /* Reads bytes as one access to memory that other threads of the process may change. */
@@ -193,7 +199,8 @@ static void transfer(gpu_warp *w, int lane, const ptx_instr *in, const access_at
 /* ld and st. */
 static bool access_lanes(gpu_warp *w, const ptx_instr *in, uint32_t mask) {
   unsigned size = ptx_bytes(in->type), n = size * in->vec;
-  bool write = in->op == OP_ST, together = check_together(w, in, mask, n, write);
+  bool write = in->op == OP_ST;
+  const together all = locate_together(w, in, mask, n, write);
   uint64_t *values[4];
   for (int i = 0; i < in->vec; i++)
     values[i] = gpu_values(w, in->dst[i]);
@@ -201,7 +208,7 @@ static bool access_lanes(gpu_warp *w, const ptx_instr *in, uint32_t mask) {
     int l = __builtin_ctz(rest);
     access_at to;
     uint8_t data[16];
-    if (!locate(w, l, in, n, write, together, &to))
+    if (!locate(w, l, in, n, write, &all, &to))
       return false;
     for (unsigned i = 0; write && i < in->vec; i++)
       memcpy(data + i * size, &values[i][l], size);
@@ -281,7 +288,7 @@ static bool atomic_lanes(gpu_warp *w, const ptx_instr *in, uint32_t mask) {
   for (uint32_t rest = mask; rest; rest &= rest - 1) {
     int l = __builtin_ctz(rest), thread = w->first + l;
     access_at to;
-    if (!locate(w, l, in, n, true, false, &to))
+    if (!locate(w, l, in, n, true, &(together){0}, &to))
       return false;
     bool weak = b->weak && visible(to.space);
     if (weak && gpu_releases(in->order))

@@ -14,8 +14,9 @@ typedef enum {
 typedef struct {
   gpu_model model;
   uint64_t seed;
-  /* Whether global memory may be accessed there; NULL allows everything. */
-  bool (*allowed)(void *context, uint64_t address, size_t bytes, bool write);
+  /* Where this process has bytes of global memory; NULL if the kernel may not access them. Without
+   * this function everything is allowed, and lies at its address. */
+  uint8_t *(*find)(void *context, uint64_t address, size_t bytes, bool write);
   void *context;
 } gpu_options;
 

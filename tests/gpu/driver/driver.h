@@ -5,7 +5,9 @@
  * A device has GPU_QUEUES queues, and each stream uses one of them. One thread works for all queues
  * in turn: it executes the operation at the head of each queue, kernels a piece at a time. So what
  * waits in a queue blocks every stream of that queue, and kernels that spin do not stop other
- * queues. Memory of devices is memory of the host, which other processes can map.
+ * queues. That thread is the worker; calls that ask or wait for the end of something take its place
+ * while it is away, which saves waking it. Memory of devices is memory of the host, which other
+ * processes can map.
  *
  * Environment variables, read by cuInit():
  *   GPU_SEED      decides what happens by chance (1)
@@ -23,6 +25,8 @@
  *                 comes after all that ended before it began; what it learns while it runs, from
  *                 the host or from a stream that writes a value, orders nothing for the detector.
  *                 Copies do not count as accesses
+ *   GPU_HIDDEN=1  the program cannot access memory of devices (SIGSEGV). The driver and kernels
+ *                 have the same pages at another place. Memory of the host is as without it
  *   GPU_NO_IPC=1  no handles of memory for other processes
  *   GPU_FAIL=n    the n-th call returns CUDA_ERROR_UNKNOWN; cuInit() is call 1; the texts of errors
  *                 and cuGetProcAddress() do not count
@@ -31,6 +35,8 @@
  * would hold back, and queries and waits of all streams and events, count as potentially unsafe
  * calls. A launch of a graph puts what a stream captured into one stream, and these wait for each
  * other as the graph says; the first is that of the launch.
+ *
+ * cuPointerGetAttributes() needs no context; CUDA's documentation leaves that open.
  *
  * Refused (CUDA_ERROR_NOT_SUPPORTED): handles of address ranges (dma-buf); flushing RDMA writes;
  * the per-thread default stream; the launch of a graph in a stream that is captured; `extra` of a
@@ -41,11 +47,11 @@
 
 #include <pthread.h>
 #include <stdbool.h>
-#include <sys/types.h>
 
 #include "libcoll/gpu/cuda_abi.h"
 #include "libcoll/gpu/cuda_entries.h"
 #include "tests/gpu/device/gpu_run.h"
+#include "tests/gpu/driver/driver_memory.h"
 #include "tests/gpu/driver/extra.h"
 
 enum { MOST_DEVICES = 16, MOST_QUEUES = 128, RACES_STATUS = 66, PEERS_TEXT = 300 };
@@ -57,12 +63,12 @@ typedef struct driver_capture driver_capture;
 typedef struct driver_user_object driver_user_object;
 
 /* The primary context of a device; there are no others. */
-typedef struct driver_context {
+struct driver_context {
   int device;
   int retained;
   colli_cu_result error; /* of a kernel or copy that failed; all later calls return it */
   uint32_t peers;        /* devices whose memory this one may access: a bit each */
-} driver_context;
+};
 
 /* What handles point to. It remains until nothing uses it and its owner has destroyed it. */
 typedef enum { STREAM = 1, EVENT, MODULE, GRAPH, EXEC, USER_OBJECT, ALLOCATION } driver_kind;
@@ -80,12 +86,20 @@ typedef struct driver_nodes {
   int count, room;
 } driver_nodes;
 
+/* A call that waits until so many operations of a stream have ended. */
+typedef struct driver_waiter {
+  uint64_t position;
+  pthread_cond_t ended;
+  struct driver_waiter *next;
+} driver_waiter;
+
 typedef struct driver_stream {
   driver_object object; /* first */
   int queue;
   bool legacy; /* the default stream: each other stream that is not `apart` waits for it */
   bool apart;  /* CU_STREAM_NON_BLOCKING */
   uint64_t queued, done;
+  driver_waiter *waiters;
   driver_capture *capture; /* NULL: what is submitted is executed */
   driver_nodes after;      /* what the next node of the capture comes after */
   int lane;                /* this stream's number in the capture */
@@ -112,40 +126,13 @@ struct driver_module {
 };
 
 /* Memory that cuMemCreate() made. */
-typedef struct driver_allocation {
+struct driver_allocation {
   driver_object object; /* first; its context is that of the device, its users are mappings */
   int fd;               /* of a file with the memory */
   size_t bytes;
   int handle_types; /* in which it may be exported */
   uint64_t references;
-} driver_allocation;
-
-typedef enum {
-  DEVICE_MEMORY,
-  OPENED_MEMORY,
-  MAPPED_MEMORY, /* of an allocation */
-  PINNED_MEMORY, /* from here on: of the host */
-  REGISTERED_MEMORY,
-  RESERVED_ADDRESSES /* no memory; only among those of `reserved` and `freed` */
-} memory_kind;
-
-/* A range of addresses that devices can access. */
-typedef struct driver_memory {
-  memory_kind kind;
-  uint64_t at;
-  size_t bytes;
-  uint64_t mapped_at; /* what the system has to unmap */
-  size_t mapped_bytes;
-  driver_context *context; /* whose it is, or who opened it; NULL for mapped memory */
-  int fd;
-  uint64_t id;
-  unsigned sync_memops;
-  int opened;     /* how often */
-  uint64_t inode; /* of the file that it lies in, which no other memory ever has */
-  driver_allocation *allocation;
-  uint32_t readable, writable; /* mapped memory: devices that may access it, a bit each */
-  struct driver_memory *next;  /* of those that are reserved, or were freed */
-} driver_memory;
+};
 
 typedef enum {
   KERNEL,
@@ -255,24 +242,27 @@ typedef struct driver_device {
 typedef struct driver_settings {
   uint64_t seed, fail;
   int devices, queues, resident;
-  bool strict, split, no_ipc;
+  bool strict, split, hidden, no_ipc;
   gpu_model model;
   char peers[PEERS_TEXT];
 } driver_settings;
 
 typedef struct driver_state {
   driver_settings settings;
-  pid_t pid;
+  bool forked;          /* this is a child of the process that it belongs to */
   pthread_mutex_t lock; /* of all that follows; not held while kernels, copies and functions run */
   pthread_cond_t work;  /* for the worker */
   pthread_cond_t changed;
   pthread_t worker;
+  bool asleep; /* the worker, until somebody wakes it */
+  bool busy;   /* somebody goes around the queues */
   bool stop;
   uint64_t rounds, wanted_rounds; /* of the worker around all queues */
   uint64_t calls, ops;
   uint64_t random_step, random_turn; /* the first depends on what kernels do, not on time */
-  int kernels;                       /* launched and not ended */
-  int running;                       /* begun and not ended */
+  int pending;                       /* operations that have not ended */
+  int kernels;                       /* kernels of them */
+  int running;                       /* kernels that have begun and not ended */
   int held_back;                     /* calls that wait because of GPU_STRICT */
   int running_device;                /* whose kernel the worker runs now */
   gpu_world *world;
@@ -284,6 +274,8 @@ typedef struct driver_state {
   driver_memory **memory;     /* by address */
   int nmemory, memory_room;
   driver_memory *freed; /* not unmapped yet */
+  driver_memory *kept;  /* device memory for the next that want as much */
+  int nkept;
   driver_memory *reserved;
   uint64_t ids;
   driver_device devices[MOST_DEVICES];
@@ -342,34 +334,6 @@ bool driver_can_access(const driver_state *state, int device, int peer);
 /* Adds a stream, which waits for no default stream if it is `apart`; NULL if memory is short. */
 driver_stream *driver_stream_add(driver_context *context, bool apart);
 
-/* ---- driver_memory.c ---- */
-
-/* The range that has all these bytes, or NULL. */
-driver_memory *driver_memory_find(uint64_t at, size_t bytes);
-
-/* Whether ranges have all these bytes, one after the other if need be, and a device may access
- * them. */
-bool driver_memory_has(uint64_t at, size_t bytes);
-
-/* Whether a range begins, ends or lies between these addresses. */
-bool driver_memory_overlaps(uint64_t at, size_t bytes);
-
-/* Adds a range, whose other fields the caller has set. Frees it and returns false if memory is
- * short. */
-bool driver_memory_add(const driver_memory *fields);
-
-/* Takes a range out; it is unmapped when no kernel runs. */
-void driver_memory_remove(driver_memory *memory);
-
-/* Unmaps addresses when no kernel runs. */
-void driver_memory_unmap_later(driver_memory *memory);
-
-/* Unmaps what was removed. */
-void driver_memory_unmap_freed(void);
-
-/* Whether kernels of the device that runs now may access memory: gpu_options.allowed. */
-bool driver_memory_allowed(void *context, uint64_t address, size_t bytes, bool write);
-
 /* ---- driver_queue.c ---- */
 
 /* Appends a copy of an operation to a stream, or to the graph that is captured there. */
@@ -379,8 +343,14 @@ colli_cu_result driver_submit(driver_stream *stream, const driver_op *fields);
  */
 colli_cu_result driver_drain(driver_stream *stream, uint64_t position);
 
+/* COLLI_CUDA_ERROR_NOT_READY until so many operations of a stream have ended; then as above. */
+colli_cu_result driver_poll(driver_stream *stream, uint64_t position);
+
 /* Waits for something to change. */
 void driver_wait(void);
+
+/* Wakes the worker if it sleeps. */
+void driver_wake(void);
 
 /* The worker. */
 void *driver_work(void *state);
@@ -450,8 +420,16 @@ colli_cu_result cuGetProcAddress_v2(const char *name, void **function, int versi
  * on by itself then went on as often. */
 void fake_gpu_rounds(uint64_t rounds);
 
+/* For tests: where the program can look at memory of a device, also with GPU_HIDDEN, and the
+ * address of such a place. What is neither is returned. */
+void *fake_gpu_place(colli_cu_deviceptr at);
+colli_cu_deviceptr fake_gpu_address(const volatile void *place);
+
 /* Waits until GPU_STRICT holds a call back. */
 void fake_gpu_await_held_back(void);
+
+/* For tests: how much the program holds: ranges of memory, objects and contexts. */
+uint64_t fake_gpu_held(void);
 
 /* The number of races that were found since the last call; they do not count at the end. */
 uint64_t fake_gpu_take_races(void);

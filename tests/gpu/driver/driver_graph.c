@@ -65,7 +65,7 @@ static void drop_references(driver_user_object *object, unsigned count) {
   object->object.users++;
   object->next = s->unused;
   s->unused = object;
-  pthread_cond_broadcast(&s->work);
+  driver_wake();
 }
 
 void driver_graph_free(driver_graph *graph) {

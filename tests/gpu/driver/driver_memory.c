@@ -7,8 +7,14 @@
 #include <unistd.h>
 
 #include "driver.h"
+#include "tests/common/sanitized.h"
 
-enum { PAGE = 4096 };
+enum { PAGE = 4096, MOST_KEPT = 64, MOST_KEPT_BYTES = 1 << 20 };
+
+/* Whole pages. */
+static size_t pages(size_t bytes) {
+  return (bytes + PAGE - 1) / PAGE * PAGE;
+}
 
 /* The index of the first range that ends after an address. */
 static int index_of(const driver_state *s, uint64_t at) {
@@ -83,6 +89,8 @@ bool driver_memory_add(const driver_memory *fields) {
     return false;
   }
   *m = *fields;
+  if (!m->place)
+    m->place = (uint8_t *)(uintptr_t)m->at;
   m->id = ++s->ids;
   const int i = index_of(s, m->at);
   memmove(s->memory + i + 1, s->memory + i, (size_t)(s->nmemory - i) * sizeof(*s->memory));
@@ -103,20 +111,75 @@ void driver_memory_unmap_later(driver_memory *memory) {
   driver_state *s = driver_get();
   memory->next = s->freed;
   s->freed = memory;
-  pthread_cond_broadcast(&s->work);
+  driver_memory_unmap_freed(); /* else whoever is busy does it */
+}
+
+/* Unmaps a range and forgets it. */
+static void discard(driver_memory *m) {
+  unmap(m);
+  free(m);
+}
+
+/* Keeps device memory that was freed: new memory costs as much as several copies. Not if another
+ * process may have it, nor where a sanitizer looks for accesses to freed memory. */
+static bool keep(driver_memory *m) {
+  driver_state *s = driver_get();
+  driver_memory **link = &s->kept;
+  if (SANITIZED || m->kind != DEVICE_MEMORY || m->exported || m->bytes > MOST_KEPT_BYTES)
+    return false;
+  m->next = s->kept;
+  s->kept = m;
+  if (++s->nkept <= MOST_KEPT)
+    return true;
+  while ((*link)->next) /* the oldest one goes */
+    link = &(*link)->next;
+  discard(*link);
+  *link = NULL;
+  s->nkept--;
+  return true;
+}
+
+/* Takes memory for so many bytes from what was kept; false if there is none. Its contents are those
+ * that it had, as with CUDA. */
+static bool take_kept(driver_memory *m) {
+  driver_state *s = driver_get();
+  driver_memory **link = &s->kept, *found;
+  while ((found = *link) && pages(found->bytes) != pages(m->bytes))
+    link = &found->next;
+  if (!found)
+    return false;
+  *link = found->next;
+  s->nkept--;
+  m->at = found->at;
+  m->place = found->place;
+  m->mapped_at = found->mapped_at;
+  m->mapped_bytes = found->mapped_bytes;
+  m->fd = found->fd;
+  m->inode = found->inode;
+  free(found);
+  return true;
 }
 
 void driver_memory_unmap_freed(void) {
   driver_state *s = driver_get();
   driver_memory *m;
-  while ((m = s->freed)) {
+  while (!s->running && !s->busy && (m = s->freed)) {
     s->freed = m->next;
-    unmap(m);
-    free(m);
+    if (!keep(m))
+      discard(m);
   }
 }
 
-bool driver_memory_allowed(void *unused, uint64_t address, size_t bytes, bool write) {
+uint8_t *driver_memory_place(uint64_t at, size_t *bytes) {
+  const driver_memory *m = driver_memory_find(at, 1);
+  if (!m)
+    return (uint8_t *)(uintptr_t)at;
+  const size_t rest = m->at + m->bytes - at;
+  *bytes = *bytes < rest ? *bytes : rest;
+  return m->place + (at - m->at);
+}
+
+uint8_t *driver_memory_use(void *unused, uint64_t address, size_t bytes, bool write) {
   driver_state *s = driver_get();
   (void)unused;
   pthread_mutex_lock(&s->lock);
@@ -130,28 +193,64 @@ bool driver_memory_allowed(void *unused, uint64_t address, size_t bytes, bool wr
     allowed = m->context->device == device ||
               (m->kind == DEVICE_MEMORY && peers >> m->context->device & 1);
   }
+  uint8_t *place = allowed ? m->place + (address - m->at) : NULL;
   pthread_mutex_unlock(&s->lock);
-  return allowed;
+  return place;
 }
 
-/* Whole pages. */
-static size_t pages(size_t bytes) {
-  return (bytes + PAGE - 1) / PAGE * PAGE;
+void *fake_gpu_place(colli_cu_deviceptr at) {
+  driver_state *s = driver_get();
+  size_t bytes = 1;
+  pthread_mutex_lock(&s->lock);
+  uint8_t *place = driver_memory_place(at, &bytes);
+  pthread_mutex_unlock(&s->lock);
+  return place;
+}
+
+colli_cu_deviceptr fake_gpu_address(const volatile void *place) {
+  driver_state *s = driver_get();
+  uint64_t at = (uint64_t)(uintptr_t)place;
+  pthread_mutex_lock(&s->lock);
+  for (int i = 0; i < s->nmemory; i++) {
+    const driver_memory *m = s->memory[i];
+    const uint64_t begin = (uint64_t)(uintptr_t)m->place;
+    if (at >= begin && at - begin < m->bytes) {
+      at = m->at + (at - begin);
+      break;
+    }
+  }
+  pthread_mutex_unlock(&s->lock);
+  return at;
+}
+
+bool driver_memory_map(driver_memory *m, int fd) {
+  const bool hidden = driver_get()->settings.hidden;
+  const size_t whole = pages(m->bytes);
+  uint8_t *at = MAP_FAILED;
+  if (hidden) /* addresses without access, and behind them the place */
+    at = mmap(NULL, 2 * whole, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (hidden && at == MAP_FAILED)
+    return false;
+  m->place = mmap(hidden ? at + whole : NULL, whole, PROT_READ | PROT_WRITE,
+                  MAP_SHARED | (hidden ? MAP_FIXED : 0), fd, 0);
+  if (hidden && m->place == MAP_FAILED)
+    munmap(at, 2 * whole);
+  m->mapped_bytes = hidden ? 2 * whole : whole;
+  m->at = m->mapped_at = (uint64_t)(uintptr_t)(hidden ? at : m->place);
+  return m->place != MAP_FAILED;
 }
 
 /* Maps new memory into `m`: that of a file without a name, which others can open. */
 static bool map_device_memory(driver_memory *m) {
+  struct stat is = {0};
   m->fd = memfd_create("fake_gpu", MFD_CLOEXEC);
   if (m->fd < 0)
     return false;
-  void *at = MAP_FAILED;
-  struct stat is = {0};
-  if (ftruncate(m->fd, (off_t)m->mapped_bytes) == 0 && fstat(m->fd, &is) == 0)
-    at = mmap(NULL, m->mapped_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, m->fd, 0);
-  m->inode = is.st_ino;
-  m->at = m->mapped_at = (uint64_t)(uintptr_t)at;
-  if (at != MAP_FAILED)
+  if (ftruncate(m->fd, (off_t)pages(m->bytes)) == 0 && fstat(m->fd, &is) == 0 &&
+      driver_memory_map(m, m->fd)) {
+    m->inode = is.st_ino;
     return true;
+  }
   close(m->fd);
   return false;
 }
@@ -161,11 +260,10 @@ colli_cu_result cuMemAlloc_v2(colli_cu_deviceptr *at, size_t bytes) {
   colli_cu_result result = driver_enter_heavy(&context);
   if (result != COLLI_CUDA_SUCCESS)
     return result;
-  driver_memory m = {
-      .kind = DEVICE_MEMORY, .bytes = bytes, .mapped_bytes = pages(bytes), .context = context};
+  driver_memory m = {.kind = DEVICE_MEMORY, .bytes = bytes, .context = context};
   if (!bytes)
     return driver_leave(COLLI_CUDA_ERROR_INVALID_VALUE);
-  if (bytes > SIZE_MAX / 2 || !map_device_memory(&m) || !driver_memory_add(&m))
+  if (bytes > SIZE_MAX / 4 || (!take_kept(&m) && !map_device_memory(&m)) || !driver_memory_add(&m))
     return driver_leave(COLLI_CUDA_ERROR_OUT_OF_MEMORY);
   *at = m.at;
   return driver_leave(COLLI_CUDA_SUCCESS);
@@ -321,10 +419,12 @@ static bool give_attribute(colli_cu_pointer_attribute attribute, const driver_me
 
 colli_cu_result cuPointerGetAttributes(unsigned count, colli_cu_pointer_attribute *attributes,
                                        void **values, colli_cu_deviceptr at) {
-  driver_context *context;
-  colli_cu_result result = driver_enter_context(&context);
+  colli_cu_result result = driver_enter();
   if (result != COLLI_CUDA_SUCCESS)
     return result;
+  const driver_context *context = driver_current();
+  if (context && context->error)
+    return driver_leave(context->error);
   const driver_memory *m = driver_memory_find(at, 1);
   for (unsigned i = 0; i < count && result == COLLI_CUDA_SUCCESS; i++)
     if (!give_attribute(attributes[i], m, at, values[i]))

@@ -89,21 +89,32 @@ static bool there(const driver_op *op) {
          (!op->check_from || driver_memory_has(op->from, op->bytes));
 }
 
-/* Copies, or fills with a value. */
-static void move(const driver_op *op) {
+/* Copies or fills the next bytes, which lie together; returns how many. */
+static size_t move_some(const driver_op *op, size_t done) {
   driver_state *s = driver_get();
-  uint8_t *to = (uint8_t *)(uintptr_t)op->to;
-  if (!there(op)) {
-    fprintf(stderr, "fake GPU: a copy uses memory that was freed\n");
-    fail(op, COLLI_CUDA_ERROR_ILLEGAL_ADDRESS);
-    return;
-  }
+  size_t bytes = op->bytes - done;
+  uint8_t *to = driver_memory_place(op->to + done, &bytes);
+  const uint8_t *from = op->staged;
+  if (op->kind == COPY)
+    from = from ? from + done : driver_memory_place(op->from + done, &bytes);
   pthread_mutex_unlock(&s->lock);
   if (op->kind == COPY)
-    memmove(to, op->staged ? op->staged : (const void *)(uintptr_t)op->from, op->bytes);
-  for (size_t i = 0; op->kind == FILL && i < op->bytes; i += sizeof(op->value))
+    memmove(to, from, bytes);
+  for (size_t i = 0; op->kind == FILL && i < bytes; i += sizeof(op->value))
     memcpy(to + i, &op->value, sizeof(op->value));
   pthread_mutex_lock(&s->lock);
+  return bytes;
+}
+
+/* Copies, or fills with a value. */
+static void move(const driver_op *op) {
+  size_t done = 0;
+  while (done < op->bytes && there(op))
+    done += move_some(op, done);
+  if (done == op->bytes)
+    return;
+  fprintf(stderr, "fake GPU: a copy uses memory that was freed\n");
+  fail(op, COLLI_CUDA_ERROR_ILLEGAL_ADDRESS);
 }
 
 /* Calls a function of the program. */
@@ -115,8 +126,7 @@ static void call_host(const driver_op *op) {
 }
 
 /* Whether the value that a stream waits for is there. */
-static bool has_value(const driver_op *op) {
-  const uint32_t *at = (const uint32_t *)(uintptr_t)op->to;
+static bool has_value(const driver_op *op, const uint32_t *at) {
   const uint32_t value = __atomic_load_n(at, __ATOMIC_SEQ_CST);
   if ((op->flags & 3) == COLLI_CU_STREAM_WAIT_VALUE_EQ)
     return value == op->value;
@@ -130,9 +140,11 @@ static op_progress run_value(const driver_op *op) {
     fail(op, COLLI_CUDA_ERROR_ILLEGAL_ADDRESS);
     return OP_ENDS;
   }
+  size_t bytes = sizeof(op->value);
+  uint32_t *at = (uint32_t *)(void *)driver_memory_place(op->to, &bytes);
   if (op->kind == WAIT_VALUE)
-    return has_value(op) ? OP_ENDS : OP_WAITS;
-  __atomic_store_n((uint32_t *)(uintptr_t)op->to, op->value, __ATOMIC_SEQ_CST);
+    return has_value(op, at) ? OP_ENDS : OP_WAITS;
+  __atomic_store_n(at, op->value, __ATOMIC_SEQ_CST);
   return OP_ENDS;
 }
 

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -26,7 +25,7 @@ colli_cu_result cuIpcGetMemHandle(colli_cu_ipc_handle *handle, colli_cu_devicept
   colli_cu_result result = driver_enter_context(&context);
   if (result != COLLI_CUDA_SUCCESS)
     return result;
-  const driver_memory *m = driver_memory_find(at, 1);
+  driver_memory *m = driver_memory_find(at, 1);
   if (driver_get()->settings.no_ipc)
     return driver_leave(COLLI_CUDA_ERROR_NOT_SUPPORTED);
   if (!m || m->at != at || m->kind != DEVICE_MEMORY)
@@ -37,6 +36,7 @@ colli_cu_result cuIpcGetMemHandle(colli_cu_ipc_handle *handle, colli_cu_devicept
                             .device = m->context->device,
                             .bytes = m->bytes,
                             .inode = m->inode};
+  m->exported = true;
   memset(handle, 0, sizeof(*handle));
   memcpy(handle, &text, sizeof(text));
   return driver_leave(COLLI_CUDA_SUCCESS);
@@ -61,13 +61,10 @@ static bool map_other(const handle_text *text, driver_memory *m) {
   const int fd = open(path, O_RDWR | O_CLOEXEC);
   if (fd < 0)
     return false;
-  void *at = MAP_FAILED;
-  if (fstat(fd, &is) == 0 && is.st_ino == text->inode)
-    at = mmap(NULL, text->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  m->bytes = text->bytes;
+  const bool there = fstat(fd, &is) == 0 && is.st_ino == text->inode && driver_memory_map(m, fd);
   close(fd);
-  m->at = m->mapped_at = (uint64_t)(uintptr_t)at;
-  m->bytes = m->mapped_bytes = text->bytes;
-  return at != MAP_FAILED;
+  return there;
 }
 
 colli_cu_result cuIpcOpenMemHandle_v2(colli_cu_deviceptr *at, colli_cu_ipc_handle handle,

@@ -31,6 +31,7 @@ static bool read_settings(driver_settings *s) {
   s->resident = (int)number("GPU_RESIDENT", 64, 1, 1 << 20);
   s->strict = number("GPU_STRICT", 0, 0, 1);
   s->split = number("GPU_SPLIT", 0, 0, 1);
+  s->hidden = number("GPU_HIDDEN", 0, 0, 1);
   s->no_ipc = number("GPU_NO_IPC", 0, 0, 1);
   s->model = GPU_PLAIN;
   if (model && strcmp(model, "weak") == 0)
@@ -73,6 +74,23 @@ static void discard(driver_state *s) {
   free(s);
 }
 
+/* In a child process: the state is the parent's, and its worker is not here. */
+static void note_fork(void) {
+  driver_state *s = driver_get();
+  if (s)
+    s->forked = true;
+}
+
+/* Makes the lock: one whose holders are soon done with it, so that waiting for it awake is cheaper
+ * than falling asleep. */
+static void init_lock_of(driver_state *s) {
+  pthread_mutexattr_t attributes;
+  pthread_mutexattr_init(&attributes);
+  pthread_mutexattr_settype(&attributes, PTHREAD_MUTEX_ADAPTIVE_NP);
+  pthread_mutex_init(&s->lock, &attributes);
+  pthread_mutexattr_destroy(&attributes);
+}
+
 /* Makes the state and starts the worker. */
 static colli_cu_result initialise(void) {
   driver_state *s = calloc(1, sizeof(*s));
@@ -84,15 +102,15 @@ static colli_cu_result initialise(void) {
     return COLLI_CUDA_ERROR_INVALID_VALUE;
   }
   const gpu_options options = {
-      .model = s->settings.model, .seed = s->settings.seed, .allowed = driver_memory_allowed};
-  s->pid = getpid();
+      .model = s->settings.model, .seed = s->settings.seed, .find = driver_memory_use};
   s->random_step = s->random_turn = s->settings.seed;
   s->world = gpu_world_create(&options);
-  pthread_mutex_init(&s->lock, NULL);
+  init_lock_of(s);
   pthread_cond_init(&s->work, NULL);
   pthread_cond_init(&s->changed, NULL);
   __atomic_store_n(&the_state, s, __ATOMIC_RELEASE);
-  if (s->world && add_devices(s) && pthread_create(&s->worker, NULL, driver_work, s) == 0)
+  if (s->world && add_devices(s) && pthread_atfork(NULL, NULL, note_fork) == 0 &&
+      pthread_create(&s->worker, NULL, driver_work, s) == 0)
     return COLLI_CUDA_SUCCESS;
   __atomic_store_n(&the_state, NULL, __ATOMIC_RELEASE);
   discard(s);
@@ -118,11 +136,11 @@ colli_cu_result cuInit(unsigned flags) {
 /* At the end of the process: stops the worker. Memory goes with the process. */
 __attribute__((destructor)) static void finish(void) {
   driver_state *s = driver_get();
-  if (!s || s->pid != getpid() || pthread_equal(pthread_self(), s->worker))
+  if (!s || s->forked || pthread_equal(pthread_self(), s->worker))
     return;
   pthread_mutex_lock(&s->lock);
   s->stop = true;
-  pthread_cond_broadcast(&s->work);
+  pthread_cond_signal(&s->work);
   pthread_mutex_unlock(&s->lock);
   pthread_join(s->worker, NULL);
   if (s->races == s->races_taken)
@@ -134,7 +152,7 @@ __attribute__((destructor)) static void finish(void) {
 
 colli_cu_result driver_enter(void) {
   driver_state *s = driver_get();
-  if (!s || s->pid != getpid())
+  if (!s || s->forked)
     return COLLI_CUDA_ERROR_NOT_INITIALIZED;
   if (pthread_equal(pthread_self(), s->worker))
     return COLLI_CUDA_ERROR_NOT_PERMITTED;
@@ -270,7 +288,8 @@ void fake_gpu_rounds(uint64_t rounds) {
   pthread_mutex_lock(&s->lock);
   const uint64_t last = s->rounds + rounds + 1; /* one has begun already */
   s->wanted_rounds = s->wanted_rounds > last ? s->wanted_rounds : last;
-  pthread_cond_broadcast(&s->work);
+  s->asleep = false;
+  pthread_cond_signal(&s->work);
   while (s->rounds < last)
     driver_wait();
   pthread_mutex_unlock(&s->lock);
@@ -282,6 +301,18 @@ void fake_gpu_await_held_back(void) {
   while (!s->held_back)
     driver_wait();
   pthread_mutex_unlock(&s->lock);
+}
+
+uint64_t fake_gpu_held(void) {
+  driver_state *s = driver_get();
+  pthread_mutex_lock(&s->lock);
+  uint64_t count = (uint64_t)s->nmemory;
+  for (const driver_object *o = s->objects; o; o = o->next)
+    count += !o->destroyed;
+  for (int i = 0; i < s->settings.devices; i++)
+    count += (uint64_t)s->devices[i].context.retained;
+  pthread_mutex_unlock(&s->lock);
+  return count;
 }
 
 uint64_t fake_gpu_take_races(void) {

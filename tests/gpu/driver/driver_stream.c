@@ -55,8 +55,7 @@ colli_cu_result cuStreamQuery(colli_cu_stream handle) {
   colli_cu_result result = enter_end(handle, &stream);
   if (result != COLLI_CUDA_SUCCESS)
     return result;
-  return driver_leave(stream->done == stream->queued ? COLLI_CUDA_SUCCESS
-                                                     : COLLI_CUDA_ERROR_NOT_READY);
+  return driver_leave(driver_poll(stream, stream->queued));
 }
 
 colli_cu_result cuStreamSynchronize(colli_cu_stream handle) {
@@ -160,8 +159,8 @@ colli_cu_result cuEventQuery(colli_cu_event handle) {
   colli_cu_result result = enter_state(handle, &event);
   if (result != COLLI_CUDA_SUCCESS)
     return result;
-  if (event->stream && event->stream->done < event->position)
-    result = COLLI_CUDA_ERROR_NOT_READY;
+  if (event->stream)
+    result = driver_poll(event->stream, event->position);
   return driver_leave(result);
 }
 

@@ -174,6 +174,18 @@ static bool is_reserved(uint64_t at, size_t bytes) {
   return m && bytes <= m->at + m->bytes - at;
 }
 
+/* Maps the pages of an allocation; false if that is impossible. */
+static bool map_pages(driver_memory *m) {
+  const bool hidden = driver_get()->settings.hidden; /* then reserved addresses stay as they are */
+  m->place = mmap(hidden ? NULL : (void *)(uintptr_t)m->at, m->bytes, PROT_READ | PROT_WRITE,
+                  MAP_SHARED | (hidden ? 0 : MAP_FIXED), m->allocation->fd, 0);
+  if (hidden) {
+    m->mapped_at = (uint64_t)(uintptr_t)m->place;
+    m->mapped_bytes = m->bytes;
+  }
+  return m->place != MAP_FAILED;
+}
+
 colli_cu_result cuMemMap(colli_cu_deviceptr at, size_t bytes, size_t offset,
                          colli_cu_allocation handle, unsigned long long flags) {
   colli_cu_result result = enter();
@@ -183,11 +195,8 @@ colli_cu_result cuMemMap(colli_cu_deviceptr at, size_t bytes, size_t offset,
   if (!a || flags || offset || !whole(at) || !possible(bytes) || bytes > a->bytes ||
       !is_reserved(at, bytes) || driver_memory_overlaps(at, bytes))
     return driver_leave(COLLI_CUDA_ERROR_INVALID_VALUE);
-  const driver_memory m = {
-      .kind = MAPPED_MEMORY, .at = at, .bytes = bytes, .fd = -1, .allocation = a};
-  void *place = (void *)(uintptr_t)at;
-  if (mmap(place, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, a->fd, 0) != place ||
-      !driver_memory_add(&m))
+  driver_memory m = {.kind = MAPPED_MEMORY, .at = at, .bytes = bytes, .fd = -1, .allocation = a};
+  if (!map_pages(&m) || !driver_memory_add(&m))
     return driver_leave(COLLI_CUDA_ERROR_OUT_OF_MEMORY);
   a->object.users++;
   return driver_leave(COLLI_CUDA_SUCCESS);
@@ -209,8 +218,8 @@ static bool each_mapping(uint64_t at, size_t bytes, void (*call)(driver_memory *
   return bytes != 0;
 }
 
-/* Ends a mapping. Its pages remain at the place until others come there, or the place is given
- * back: a kernel may run that uses them. */
+/* Ends a mapping. Its pages remain until no kernel runs, which may use them; or, not hidden, until
+ * others come to these addresses, or the addresses are given back. */
 static void unmap(driver_memory *m, void *unused) {
   driver_allocation *a = m->allocation;
   (void)unused;

@@ -19,6 +19,7 @@
  *   spin(flag, out)    waits until *flag is not 0, then *out = 1
  *   signal(flag)       *flag = 1, after all before
  *   poke(at, value)    *at = value
+ *   add(at, value)     *at += value, as an atomic operation
  *   shift(to, from)    16 bytes by one load and one store
  *   pass(data, flag, out)  for two blocks: one writes 41 to data[32], then 1 to *flag, and nothing
  *                      orders the two; the other waits for the flag, then *out = data[32]
@@ -36,6 +37,9 @@ static const char use_text[] =
     ".visible .entry poke(.param .u64 at, .param .u32 value)\n{\n"
     ".reg .b32 %r<2>; .reg .b64 %d<2>; ld.param.u64 %d1, [at]; ld.param.u32 %r1, [value];\n"
     "st.global.u32 [%d1], %r1; ret;\n}\n"
+    ".visible .entry add(.param .u64 at, .param .u32 value)\n{\n"
+    ".reg .b32 %r<2>; .reg .b64 %d<2>; ld.param.u64 %d1, [at]; ld.param.u32 %r1, [value];\n"
+    "red.relaxed.sys.global.add.u32 [%d1], %r1; ret;\n}\n"
     ".visible .entry shift(.param .u64 to, .param .u64 from)\n{\n"
     ".reg .b32 %r<5>; .reg .b64 %d<3>; ld.param.u64 %d1, [to]; ld.param.u64 %d2, [from];\n"
     "ld.global.v4.u32 {%r1, %r2, %r3, %r4}, [%d2];\n"
@@ -57,6 +61,7 @@ typedef struct use {
   void (*rounds)(uint64_t rounds);
   void (*await_held_back)(void);
   uint64_t (*take_races)(void);
+  void *(*place)(colli_cu_deviceptr at);
 #define USE_FIELD(field, name, suffix, version, arguments) colli_cu_result(*field) arguments;
   FAKE_CUDA_EXTRA(USE_FIELD)
 #undef USE_FIELD
@@ -70,6 +75,9 @@ static inline void use_check(bool ok, const char *what, const char *file, int li
   fprintf(stderr, "%s:%d: not so: %s\n", file, line, what);
   abort();
 }
+
+/* The address of memory as devices have it. */
+static colli_cu_deviceptr (*use_address)(const volatile void *place);
 
 #define CHECK(condition) use_check(condition, #condition, __FILE__, __LINE__)
 #define OK(call)         CHECK((call) == COLLI_CUDA_SUCCESS)
@@ -91,6 +99,10 @@ static inline void use_load(use *u) {
   USE_FIND(rounds, "fake_gpu_rounds");
   USE_FIND(await_held_back, "fake_gpu_await_held_back");
   USE_FIND(take_races, "fake_gpu_take_races");
+  USE_FIND(place, "fake_gpu_place");
+  void *address = dlsym(u->cuda.handle, "fake_gpu_address");
+  CHECK(address);
+  memcpy(&use_address, &address, sizeof(address));
 #define USE_EXTRA(field, name, suffix, version, arguments) USE_FIND(field, #name #suffix);
   FAKE_CUDA_EXTRA(USE_EXTRA)
 }
@@ -115,17 +127,16 @@ static inline colli_cu_stream use_stream(use *u) {
   return stream;
 }
 
-/* Memory of the device, set to 0. Tests look at it directly: it is memory of the host too. */
+/* Where tests can look at memory of a device directly, also with GPU_HIDDEN. */
+static inline uint32_t *use_place(use *u, colli_cu_deviceptr at) {
+  return u->place(at);
+}
+
+/* Memory of the device, set to 0, at the place where tests look at it. */
 static inline uint32_t *use_memory(use *u, size_t count) {
   colli_cu_deviceptr at;
   OK(u->cuda.mem_alloc(&at, count * sizeof(uint32_t)));
-  memset((void *)(uintptr_t)at, 0, count * sizeof(uint32_t));
-  return (uint32_t *)(uintptr_t)at;
-}
-
-/* The address of memory as devices have it. */
-static inline colli_cu_deviceptr use_address(const volatile void *at) {
-  return (colli_cu_deviceptr)(uintptr_t)at;
+  return memset(use_place(u, at), 0, count * sizeof(uint32_t));
 }
 
 /* Launches a kernel with `blocks` blocks of `threads` threads. */
