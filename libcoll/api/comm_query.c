@@ -3,6 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "libcoll/api/run.h"
 #include "libcoll/base/error.h"
 #include "libcoll/comm/comm.h"
 #include "libcoll/progress/doorbell.h"
@@ -31,7 +32,7 @@ coll_status coll_comm_async_error(coll_comm *comm) {
   coll_status status = colli_call_enter(comm);
   if (status != COLL_OK)
     return status;
-  status = comm->failure.status;
+  status = colli_call_check_usable(comm);
   if (status == COLL_OK && comm->streams)
     status = comm->streams->status;
   colli_call_leave(comm);

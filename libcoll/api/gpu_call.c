@@ -1,12 +1,12 @@
 /* gpu_call.c: runs calls on GPU memory, on copies of their buffers in pinned host memory. */
 #include "libcoll/api/gpu_call.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "libcoll/api/gpu_stage.h"
 #include "libcoll/base/error.h"
 #include "libcoll/comm/comm.h"
+#include "libcoll/progress/enter.h"
 
 /* A call under way. */
 typedef struct gpu_call {
@@ -15,25 +15,28 @@ typedef struct gpu_call {
   colli_stage_out inner; /* what else is to be done at the end, before the result is copied */
 } gpu_call;
 
-static void drop(gpu_call *it) {
-  colli_gpu_stage_free(&it->stage);
+/* Frees it. late: the driver may still copy. */
+static void drop(gpu_call *it, bool late) {
+  if (late)
+    colli_gpu_stage_leave(&it->stage);
+  else
+    colli_gpu_stage_free(&it->stage);
   free(it);
 }
 
-/* Copies the result to the device. An error is the operation's. */
-static void copy_back(const gpu_call *it, coll_request *op) {
-  coll_comm *comm = op->comm;
+/* Copies pieces and waits for that, while others may use the family. An error is the
+ * communicator's. */
+static coll_status copy(coll_comm *comm, const gpu_call *it, int device,
+                        colli_gpu_direction direction, const colli_gpu_piece *pieces,
+                        size_t count) {
   coll_error error = COLL_ERROR_INIT;
-  const colli_gpu_stage *stage = &it->stage;
-  op->status = colli_gpu_copy(stage->gpu, stage->to, COLLI_GPU_TO_DEVICE, stage->result,
-                              stage->nresult, comm->watch.timeout_ns, &error);
-  if (op->status == COLL_OK)
-    return;
-  snprintf(error.operation, sizeof(error.operation), "%s", it->name);
-  error.rank = comm->rank;
-  error.sequence = op->sequence;
-  snprintf(error.host, sizeof(error.host), "%s", comm->host);
-  colli_comm_refuse_op(comm, &error);
+  colli_call_pause(comm);
+  const coll_status status = colli_gpu_copy(it->stage.gpu, device, direction, pieces, count,
+                                            comm->watch.timeout_ns, &error);
+  colli_call_resume(comm);
+  if (status != COLL_OK)
+    (void)colli_gpu_fail_comm(comm, it->name, &error);
+  return status;
 }
 
 /* The operation has ended: COLLI_STAGE_DEVICE. */
@@ -42,20 +45,24 @@ static void conclude(coll_request *op, bool reported) {
   op->stage_out = it->inner;
   if (reported && op->stage_out != COLLI_STAGE_NONE)
     colli_call_finish(&op->comm->calls, op);
-  if (reported && op->status == COLL_OK && it->stage.nresult > 0)
-    copy_back(it, op);
-  drop(it);
+  const colli_gpu_stage *stage = &it->stage;
+  bool late = false;
+  if (reported && op->status == COLL_OK && stage->nresult > 0) {
+    op->status = copy(op->comm, it, stage->to, COLLI_GPU_TO_DEVICE, stage->result, stage->nresult);
+    late = op->status == COLL_ERR_TIMEOUT;
+  }
+  drop(it, late);
 }
 
 /* Copies the input to the host. */
-static coll_status copy_in(coll_comm *comm, const colli_gpu_stage *stage, const char *name) {
-  coll_error error = COLL_ERROR_INIT;
-  if (stage->input.bytes == 0 ||
-      colli_gpu_copy(stage->gpu, stage->from, COLLI_GPU_TO_HOST, &stage->input, 1,
-                     comm->watch.timeout_ns, &error) == COLL_OK)
-    return COLL_OK;
-  snprintf(error.operation, sizeof(error.operation), "%s", name);
-  return colli_comm_refuse_as(comm, &error);
+static coll_status copy_in(coll_comm *comm, const gpu_call *it) {
+  const colli_gpu_stage *stage = &it->stage;
+  coll_status status = COLL_OK;
+  if (stage->input.bytes > 0)
+    status = copy(comm, it, stage->from, COLLI_GPU_TO_HOST, &stage->input, 1);
+  if (status == COLL_OK && stage->rest.bytes > 0)
+    status = copy(comm, it, stage->to, COLLI_GPU_TO_HOST, &stage->rest, 1);
+  return status;
 }
 
 coll_status colli_gpu_call_start(coll_comm *comm, const colli_call *call, colli_plan *plan,
@@ -67,15 +74,16 @@ coll_status colli_gpu_call_start(coll_comm *comm, const colli_call *call, colli_
   coll_status status = colli_gpu_stage_make(comm, call, &it->stage);
   colli_call staged = *call;
   colli_gpu_stage_use(&it->stage, &staged);
+  it->name = call->name;
   if (status == COLL_OK)
-    status = copy_in(comm, &it->stage, call->name);
+    status = copy_in(comm, it);
+  const bool late = status == COLL_ERR_TIMEOUT;
   if (status == COLL_OK)
     status = start(comm, &staged, plan, op);
   if (status != COLL_OK) {
-    drop(it);
+    drop(it, late);
     return status;
   }
-  it->name = call->name;
   it->inner = op->stage_out;
   op->stage_out = COLLI_STAGE_DEVICE;
   op->conclude = conclude;

@@ -1,11 +1,13 @@
 /* gpu_stage.c: which parts of a call's buffers are copied between GPU memory and the host. */
 #include "libcoll/api/gpu_stage.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "libcoll/base/names.h"
 #include "libcoll/comm/comm.h"
+#include "libcoll/failure/failure.h"
 
 bool colli_gpu_touches(const coll_comm *comm, const colli_call *call) {
   colli_gpu *gpu = comm->gpu;
@@ -33,19 +35,26 @@ static void find_extents(const coll_comm *comm, const colli_call *call, size_t *
   *writes *= elem;
 }
 
-/* Takes memory for copies of the buffers that are in GPU memory; false if out of memory. */
-static bool take_copies(colli_gpu_stage *stage, const colli_call *call, size_t reads,
-                        size_t writes) {
+/* Takes memory for copies of the buffers that are in GPU memory; false: *error says why not. */
+static bool take_copies(colli_gpu_stage *stage, const colli_call *call, size_t reads, size_t writes,
+                        coll_error *error) {
   const bool same = call->sendbuf == call->recvbuf;
   if (stage->from != COLLI_GPU_HOST && (reads || same)) {
-    stage->in = colli_gpu_take_pinned(stage->gpu, same && writes > reads ? writes : reads);
+    stage->in = colli_gpu_take_pinned(stage->gpu, same && writes > reads ? writes : reads, error);
     if (!stage->in)
       return false;
   }
   if (stage->to == COLLI_GPU_HOST || (!writes && !same))
     return true;
-  stage->out = same && stage->in ? stage->in : colli_gpu_take_pinned(stage->gpu, writes);
+  stage->out = same && stage->in ? stage->in : colli_gpu_take_pinned(stage->gpu, writes, error);
   return stage->out != NULL;
+}
+
+/* Whether a call receives a message that may be shorter than its buffer, the rest of which stays.
+ */
+static bool may_be_short(const colli_call *call) {
+  const bool receives = call->p2p == COLLI_P2P_RECV || call->p2p == COLLI_P2P_SENDRECV;
+  return call->coll == COLLI_SENDRECV && receives && call->message; /* or `taken` */
 }
 
 /* Whether a call's result consists of blocks, with memory between them that is not its own. */
@@ -78,7 +87,15 @@ coll_status colli_gpu_stage_make(coll_comm *comm, const colli_call *call, colli_
   *stage = (colli_gpu_stage){.gpu = comm->gpu,
                              .from = colli_gpu_device_of(comm->gpu, call->sendbuf),
                              .to = colli_gpu_device_of(comm->gpu, call->recvbuf)};
-  bool ok = take_copies(stage, call, reads, writes);
+  if (stage->from == COLLI_GPU_UNKNOWN || stage->to == COLLI_GPU_UNKNOWN)
+    return colli_comm_refuse(comm, COLL_ERR_SYSTEM, call->name,
+                             "CUDA's driver does not say whose memory %p is; a kernel of the "
+                             "program may have failed before, which compute-sanitizer shows",
+                             stage->from == COLLI_GPU_UNKNOWN ? call->sendbuf : call->recvbuf);
+  coll_error error = COLL_ERROR_INIT;
+  error.status = COLL_ERR_NO_MEMORY;
+  snprintf(error.message, sizeof(error.message), "out of memory for a list of blocks");
+  bool ok = take_copies(stage, call, reads, writes, &error);
   if (ok && stage->in)
     stage->input = (colli_gpu_piece){(void *)call->sendbuf, stage->in->memory, reads};
   if (ok && stage->out && has_blocks(comm, call)) {
@@ -87,14 +104,14 @@ coll_status colli_gpu_stage_make(coll_comm *comm, const colli_call *call, colli_
     stage->whole = (colli_gpu_piece){call->recvbuf, stage->out->memory, writes};
     stage->result = &stage->whole;
     stage->nresult = 1;
+    if (may_be_short(call))
+      stage->rest = stage->whole;
   }
   if (ok)
     return COLL_OK;
   colli_gpu_stage_free(stage);
-  return colli_comm_refuse(comm, COLL_ERR_NO_MEMORY, call->name,
-                           "out of memory for copies of %zu and %zu bytes of GPU memory in pinned "
-                           "host memory; see ulimit -l and -v",
-                           reads, writes);
+  snprintf(error.operation, sizeof(error.operation), "%s", call->name);
+  return colli_comm_refuse_as(comm, &error);
 }
 
 void colli_gpu_stage_free(colli_gpu_stage *stage) {
@@ -102,12 +119,29 @@ void colli_gpu_stage_free(colli_gpu_stage *stage) {
     colli_gpu_put_pinned(stage->gpu, stage->in);
   if (stage->out && stage->out != stage->in)
     colli_gpu_put_pinned(stage->gpu, stage->out);
+  stage->in = stage->out = NULL;
+  colli_gpu_stage_leave(stage);
+}
+
+void colli_gpu_stage_leave(colli_gpu_stage *stage) {
   if (stage->result != &stage->whole)
     free(stage->result);
   memset(stage, 0, sizeof(*stage));
 }
 
+coll_status colli_gpu_fail_comm(coll_comm *comm, const char *name, const coll_error *reason) {
+  coll_error record;
+  colli_comm_record(comm, &record, reason->status, comm->rank, NULL);
+  snprintf(record.operation, sizeof(record.operation), "%s", name);
+  snprintf(record.syscall, sizeof(record.syscall), "%s", reason->syscall);
+  snprintf(record.message, sizeof(record.message), "%.480s (rank %d of %d on %s)", reason->message,
+           comm->rank, comm->nranks, comm->host);
+  colli_comm_fail(comm, &record);
+  return comm->failure.status;
+}
+
 void colli_gpu_stage_use(const colli_gpu_stage *stage, colli_call *call) {
+  call->on_host = true;
   if (stage->in)
     call->sendbuf = stage->in->memory;
   if (stage->out)

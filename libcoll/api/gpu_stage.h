@@ -11,6 +11,7 @@ typedef struct colli_gpu_stage {
   int from, to;            /* the devices of input and result; COLLI_GPU_HOST: no copy */
   colli_pinned *in, *out;  /* the copies, or NULL; the same if the call is in place */
   colli_gpu_piece input;   /* of no bytes: there is none to copy */
+  colli_gpu_piece rest;    /* what is where the result goes and may stay in part, likewise */
   colli_gpu_piece *result; /* the pieces of the result */
   size_t nresult;
   colli_gpu_piece whole; /* that piece, if it is one */
@@ -21,10 +22,17 @@ bool colli_gpu_touches(const coll_comm *comm, const colli_call *call);
 
 /*
  * Describes the copies of a checked call, whose buffers may be in host memory, and takes memory for
- * them. On failure there is nothing to free. Errors: NO_MEMORY, recorded.
+ * them. On failure there is nothing to free. Errors: NO_MEMORY, SYSTEM, recorded.
  */
 coll_status colli_gpu_stage_make(coll_comm *comm, const colli_call *call, colli_gpu_stage *stage);
 void colli_gpu_stage_free(colli_gpu_stage *stage);
+
+/* As free, but the driver may still copy: the memory is kept until the communicator ends. */
+void colli_gpu_stage_leave(colli_gpu_stage *stage);
+
+/* Fails the communicator because of the driver's error, so that the other ranks learn of it;
+ * returns the status. */
+coll_status colli_gpu_fail_comm(coll_comm *comm, const char *name, const coll_error *reason);
 
 /* Makes a call use the copies instead of its buffers. */
 void colli_gpu_stage_use(const colli_gpu_stage *stage, colli_call *call);

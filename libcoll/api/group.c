@@ -106,8 +106,9 @@ coll_status coll_group_start(coll_comm *comm) {
 static coll_status end_stream_group(coll_comm *comm, coll_status refused, bool wants_request) {
   if (refused == COLL_OK && wants_request)
     refused = colli_comm_refuse(comm, COLL_ERR_INVALID_USAGE, "group",
-                                "coll_group_iend() of calls that are ordered on a stream; close "
-                                "the group with coll_group_end(), which returns at once");
+                                "coll_group_iend() of calls that are ordered on a stream, none of "
+                                "which was made; close such a group with coll_group_end(), which "
+                                "returns at once");
   return colli_stream_end_group(comm, refused);
 }
 

@@ -9,15 +9,15 @@
 #include "libcoll/api/run.h"
 #include "libcoll/base/error.h"
 #include "libcoll/comm/comm.h"
-#include "libcoll/failure/failure.h"
 #include "libcoll/gpu/passage.h"
 #include "libcoll/progress/doorbell.h"
 #include "libcoll/progress/enter.h"
 #include "libcoll/progress/progress_thread.h"
 #include "libcoll/progress/wait.h"
 
-#define FINISH_NS  (10 * COLLI_NS_PER_S)   /* the longest that a destroy waits for streams, */
-#define RELEASE_NS (100 * COLLI_NS_PER_MS) /* and for the ends of graphs that were destroyed */
+#define FINISH_NS       (10 * COLLI_NS_PER_S) /* the longest that a destroy waits for streams, */
+#define POLLS_PER_CHECK 64u
+#define RELEASE_NS      (100 * COLLI_NS_PER_MS) /* and for the ends of graphs that were destroyed */
 
 typedef struct stream_call {
   coll_request *request; /* persistent, on the copies */
@@ -123,16 +123,18 @@ static void end_passage(stream_batch *batch) {
 
 /* Frees what was in graphs that are gone. */
 static void free_released(colli_streams *streams) {
-  for (stream_batch *batch = TAILQ_FIRST(&streams->batches), *next; batch; batch = next) {
+  stream_batch *batch = streams->captured > 0 ? TAILQ_FIRST(&streams->batches) : NULL;
+  for (stream_batch *next; batch; batch = next) {
     next = TAILQ_NEXT(batch, link);
     if (!atomic_load(&batch->passage.released) || batch->state != EXPECTED)
       continue;
+    streams->captured--;
     TAILQ_REMOVE(&streams->batches, batch, link);
     free_batch(batch);
   }
 }
 
-/* Advances a batch. `first`: it is in a graph, or all before it have been started. */
+/* Advances a batch. `first`: all before it have been started. */
 static int move_batch(stream_batch *batch, bool first) {
   coll_comm *comm = batch->comm;
   const bool failed = comm->failure.status != COLL_OK;
@@ -158,16 +160,59 @@ static int move_batch(stream_batch *batch, bool first) {
   return 0;
 }
 
+/* Fails the communicator if a stream has waited for long, because the stream of an earlier call
+ * does not come. */
+static void check_deadline(coll_comm *comm) {
+  const stream_batch *missing = TAILQ_FIRST(&comm->streams->batches), *late;
+  while (missing && (missing->state != EXPECTED || missing->passage.captured))
+    missing = TAILQ_NEXT(missing, link);
+  for (late = missing; late; late = TAILQ_NEXT(late, link))
+    if (late != missing && late->state == EXPECTED && atomic_load(&late->passage.reached))
+      break;
+  if (!late || comm->failure.status != COLL_OK) {
+    comm->streams->held_ns = 0;
+    return;
+  }
+  const uint64_t now_ns = colli_now_ns();
+  if (comm->streams->held_ns == 0)
+    comm->streams->held_ns = now_ns;
+  if (now_ns - comm->streams->held_ns < comm->watch.timeout_ns)
+    return;
+  coll_error error = COLL_ERROR_INIT;
+  colli_error_set(&error, COLL_ERR_TIMEOUT, NULL,
+                  "a stream has come to %s and waits, because an earlier call, %s, must begin "
+                  "first, and its stream has not come there; do the streams wait for each other?",
+                  late->calls[0].request->kept->name, missing->calls[0].request->kept->name);
+  (void)colli_gpu_fail_comm(comm, missing->calls[0].request->kept->name, &error);
+}
+
+/* The one in a graph that has come first, of those that have come; NULL: none has. */
+static const stream_batch *first_in_graphs(const colli_streams *streams) {
+  const stream_batch *batch, *first = NULL;
+  TAILQ_FOREACH(batch, &streams->batches, link)
+    if (batch->passage.captured && batch->state == EXPECTED &&
+        atomic_load(&batch->passage.reached) &&
+        (!first || batch->passage.arrival < first->passage.arrival))
+      first = batch;
+  return first;
+}
+
 /* Advances all. */
 static int move_all(coll_comm *comm) {
   int moved = 0;
   bool first = true;
+  const stream_batch *next_in_graphs =
+      comm->streams->captured > 0 ? first_in_graphs(comm->streams) : NULL;
+  if (comm->streams->unstarted > 1 && ++comm->streams->polls % POLLS_PER_CHECK == 0)
+    check_deadline(comm);
   for (stream_batch *batch = TAILQ_FIRST(&comm->streams->batches), *next; batch; batch = next) {
     next = TAILQ_NEXT(batch, link);
     const bool captured = batch->passage.captured, expected = batch->state == EXPECTED;
-    const int changed = move_batch(batch, first || captured);
+    const int changed = move_batch(batch, captured ? batch == next_in_graphs : first);
     moved |= changed;
     first = first && (captured || !expected || changed);
+    if (!first && comm->streams->captured == 0 && comm->failure.status == COLL_OK)
+      break; /* the others have to wait: there may be thousands */
   }
   return moved;
 }
@@ -178,10 +223,10 @@ static int move_all(coll_comm *comm) {
 static coll_status fill_stream(stream_batch *batch, coll_error *error) {
   colli_gpu_passage *passage = &batch->passage;
   coll_status status = COLL_OK;
-  for (int i = 0; i < batch->count && status == COLL_OK; i++)
-    if (batch->calls[i].stage.input.bytes > 0)
-      status = colli_gpu_passage_copy(passage, COLLI_GPU_TO_HOST, &batch->calls[i].stage.input, 1,
-                                      error);
+  for (int i = 0; i < batch->count && status == COLL_OK; i++) {
+    const colli_gpu_piece pieces[] = {batch->calls[i].stage.input, batch->calls[i].stage.rest};
+    status = colli_gpu_passage_copy(passage, COLLI_GPU_TO_HOST, pieces, 2, error);
+  }
   if (status == COLL_OK)
     status = colli_gpu_passage_wait(passage, error);
   for (int i = 0; i < batch->count && status == COLL_OK; i++)
@@ -190,18 +235,6 @@ static coll_status fill_stream(stream_batch *batch, coll_error *error) {
   if (status == COLL_OK)
     status = colli_gpu_passage_end(passage, error);
   return status;
-}
-
-/* Fails the communicator, because the driver did not take a call for which the others will wait. */
-static coll_status fail_comm(coll_comm *comm, const char *name, const coll_error *reason) {
-  coll_error record;
-  colli_comm_record(comm, &record, reason->status, comm->rank, NULL);
-  snprintf(record.operation, sizeof(record.operation), "%s", name);
-  snprintf(record.syscall, sizeof(record.syscall), "%s", reason->syscall);
-  snprintf(record.message, sizeof(record.message), "%.480s (rank %d of %d on %s)", reason->message,
-           comm->rank, comm->nranks, comm->host);
-  colli_comm_fail(comm, &record);
-  return comm->failure.status;
 }
 
 /* Makes copies for the calls of a batch, and a passage. */
@@ -233,15 +266,58 @@ static coll_status prepare(stream_batch *batch, coll_request **requests, int cou
 static void append(stream_batch *batch) {
   colli_streams *streams = batch->comm->streams;
   TAILQ_INSERT_TAIL(&streams->batches, batch, link);
+  streams->captured += batch->passage.captured;
   if (batch->passage.captured)
     return;
   streams->open++;
   streams->unstarted++;
 }
 
+/* The driver did not take all of a passage: what it took goes on at once, or never ends. */
+static void give_up(stream_batch *batch) {
+  colli_streams *streams = batch->comm->streams;
+  colli_gpu_passage_answer(&batch->passage);
+  if (batch->passage.captured) /* its capture has failed, and there will be no graph */
+    return;
+  if (batch->state == EXPECTED)
+    streams->unstarted--;
+  batch->state = ANSWERED;
+  if (colli_gpu_passage_end(&batch->passage, NULL) == COLL_OK)
+    return;
+  TAILQ_REMOVE(&streams->batches, batch, link);
+  streams->open--;
+  streams->lost = true;
+}
+
+/* Puts a batch into its stream. The driver may wait in this until the stream, which may be full,
+ * has done some of its work: others get the family meanwhile, to move that. When the whole batch is
+ * in the stream it may have ended. */
+static coll_status submit(stream_batch *batch, coll_error *error) {
+  coll_comm *comm = batch->comm;
+  colli_gpu_thread before;
+  coll_status status = colli_gpu_passage_enter(&batch->passage, &before, error);
+  if (status == COLL_OK) {
+    status = colli_gpu_passage_join_capture(&batch->passage, error);
+    if (status != COLL_OK && !batch->passage.captured)
+      colli_gpu_leave(comm->gpu, &before);
+  }
+  if (status != COLL_OK && !batch->passage.captured) { /* nothing is in the stream */
+    free_batch(batch);
+    return status;
+  }
+  append(batch);
+  colli_call_pause(comm);
+  if (status == COLL_OK)
+    status = fill_stream(batch, error);
+  colli_call_resume(comm);
+  if (status != COLL_OK)
+    give_up(batch);
+  colli_gpu_leave(comm->gpu, &before);
+  return status;
+}
+
 /* Puts the calls of persistent requests, which it takes over, into a stream. */
 static coll_status enqueue(coll_comm *comm, coll_request **requests, int count, void *stream) {
-  colli_gpu_thread before;
   coll_error error = COLL_ERROR_INIT;
   const char *name = requests[0]->kept->name;
   stream_batch *batch = calloc(1, sizeof(*batch) + (size_t)count * sizeof(*batch->calls));
@@ -257,17 +333,13 @@ static coll_status enqueue(coll_comm *comm, coll_request **requests, int count, 
     free_batch(batch);
     return status;
   }
-  status = colli_gpu_enter(comm->gpu, batch->passage.device, &before, &error);
-  if (status != COLL_OK) {
-    free_batch(batch);
-    return fail_comm(comm, name, &error);
-  }
-  status = colli_gpu_passage_join_capture(&batch->passage, &error);
-  append(batch);
+  status = submit(batch, &error);
   if (status == COLL_OK)
-    status = fill_stream(batch, &error);
-  colli_gpu_leave(comm->gpu, &before);
-  return status == COLL_OK ? COLL_OK : fail_comm(comm, name, &error);
+    return COLL_OK;
+  if (status != COLL_ERR_INVALID_USAGE)
+    return colli_gpu_fail_comm(comm, name, &error);
+  snprintf(error.operation, sizeof(error.operation), "%s", name);
+  return colli_comm_refuse_as(comm, &error);
 }
 
 /* ---- calls ----------------------------------------------------------------------------------- */
@@ -407,7 +479,7 @@ bool colli_stream_finish(coll_comm *comm) {
   await_released(comm);
   for (int i = 0; i < streams->ngroup; i++)
     colli_request_put(streams->group[i]);
-  const bool none = end_queue(streams);
+  const bool none = end_queue(streams) && !streams->lost;
   comm->streams = NULL;
   free(streams->group);
   free(streams);

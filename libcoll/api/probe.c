@@ -1,6 +1,8 @@
 /* probe.c: coll_probe(), and receiving what it took. */
 #include <sched.h>
 
+#include "libcoll/api/gpu_call.h"
+#include "libcoll/api/gpu_stage.h"
 #include "libcoll/api/p2p_call.h"
 #include "libcoll/api/request.h"
 #include "libcoll/api/run.h"
@@ -13,10 +15,7 @@
 #define PROBES_BEFORE_YIELD 16 /* fruitless ones in a row, where ranks outnumber cores */
 
 /* Starts an operation of one post. */
-static coll_request *start_post(coll_comm *comm, const char *name, colli_post post) {
-  coll_request *op = colli_request_get_message(comm);
-  if (!op)
-    return NULL;
+static void start_post(coll_comm *comm, const char *name, colli_post post, coll_request *op) {
   op->name = name;
   op->partner = post.peer;
   op->elem_bytes = coll_type_bytes((coll_type)post.type);
@@ -27,7 +26,6 @@ static coll_request *start_post(coll_comm *comm, const char *name, colli_post po
   p2p->nposts = 1;
   p2p->post[0] = post;
   colli_p2p_start(&comm->p2p, p2p);
-  return op;
 }
 
 /* Out of memory. */
@@ -50,10 +48,10 @@ static colli_p2p_kept *look_once(coll_comm *comm, int peer, int tag) {
 /* Waits for a message; *found is NULL if timeout_ms passed first. */
 static coll_status wait_for(coll_comm *comm, int peer, int tag, int timeout_ms,
                             colli_p2p_kept **found) {
-  coll_request *op =
-      start_post(comm, "probe", (colli_post){.kind = COLLI_POST_PROBE, .peer = peer, .tag = tag});
+  coll_request *op = colli_request_get_message(comm);
   if (!op)
     return refuse_request(comm, "probe");
+  start_post(comm, "probe", (colli_post){.kind = COLLI_POST_PROBE, .peer = peer, .tag = tag}, op);
   const uint64_t until_ns = colli_wait_deadline_ns(comm, timeout_ms);
   if (!op->done)
     colli_engine_progress(&comm->exec, &comm->p2p);
@@ -122,6 +120,22 @@ coll_status coll_probe(coll_comm *comm, int peer, int tag, coll_message *message
   return status;
 }
 
+/* Fills in the request of coll_mrecv() on host memory, and starts it. */
+static coll_status start_taken(coll_comm *comm, const colli_call *call, colli_plan *none,
+                               coll_request *op) {
+  (void)none;
+  start_post(comm, call->name,
+             (colli_post){.kind = COLLI_POST_RECV,
+                          .peer = call->source,
+                          .tag = call->taken->head.tag,
+                          .type = call->type,
+                          .count = call->recv_count,
+                          .buf = call->recvbuf,
+                          .from = call->taken},
+             op);
+  return COLL_OK;
+}
+
 /* Starts to receive a taken message. */
 static coll_status start_mrecv(coll_comm *comm, void *recvbuf, size_t count, coll_type type,
                                coll_matched **matched, coll_request **op) {
@@ -142,16 +156,18 @@ static coll_status start_mrecv(coll_comm *comm, void *recvbuf, size_t count, col
     *matched = NULL;
     return status;
   }
-  *op = start_post(comm, "mrecv",
-                   (colli_post){.kind = COLLI_POST_RECV,
-                                .peer = from->peer,
-                                .tag = from->head.tag,
-                                .type = (int)type,
-                                .count = count,
-                                .buf = recvbuf,
-                                .from = from});
+  *op = colli_request_get_message(comm);
   if (!*op)
     return refuse_request(comm, "mrecv");
+  call.taken = from;
+  if (comm->gpu && colli_gpu_touches(comm, &call))
+    status = colli_gpu_call_start(comm, &call, NULL, *op, start_taken);
+  else
+    status = start_taken(comm, &call, NULL, *op);
+  if (status != COLL_OK) {
+    colli_request_put(*op);
+    return status;
+  }
   *matched = NULL;
   colli_engine_progress(&comm->exec, &comm->p2p);
   return COLL_OK;

@@ -79,7 +79,7 @@ static coll_status start_on_host(coll_comm *comm, const colli_call *call, colli_
 /* The same, whatever memory it is on. */
 static inline coll_status start_request(coll_comm *comm, const colli_call *call, colli_plan *plan,
                                         coll_request *op) {
-  if (__builtin_expect(comm->gpu != NULL, 0) && colli_gpu_touches(comm, call))
+  if (__builtin_expect(comm->gpu != NULL, 0) && !call->on_host && colli_gpu_touches(comm, call))
     return colli_gpu_call_start(comm, call, plan, op, start_on_host);
   return start_on_host(comm, call, plan, op);
 }
@@ -100,10 +100,10 @@ static coll_request *get_request(coll_comm *comm, const colli_call *call) {
 static coll_status acquire_request(coll_comm *comm, const colli_call *call, colli_plan **plan,
                                    coll_request **op) {
   coll_status status = check_usable(comm);
-  if (__builtin_expect(status == COLL_OK, 1))
-    status = check_call(comm, call, plan);
   if (__builtin_expect(colli_streams_unstarted(comm), 0) && status == COLL_OK)
     status = colli_comm_await_streams(comm, call->name);
+  if (__builtin_expect(status == COLL_OK, 1))
+    status = check_call(comm, call, plan);
   if (__builtin_expect(status != COLL_OK, 0))
     return status;
   *op = get_request(comm, call);
@@ -344,7 +344,10 @@ coll_status coll_start(coll_request *request) {
   if (status != COLL_OK)
     return status;
   coll_comm *comm = request->comm;
-  status = colli_call_start_again(comm, request);
+  if (__builtin_expect(colli_streams_unstarted(comm), 0) && request->kept)
+    status = colli_comm_await_streams(comm, request->kept->name);
+  if (status == COLL_OK)
+    status = colli_call_start_again(comm, request);
   colli_call_leave(comm);
   return status;
 }
@@ -360,6 +363,7 @@ coll_status coll_request_free(coll_request **request) {
     status = colli_comm_refuse(comm, COLL_ERR_INVALID_USAGE, "request_free",
                                "the request is not persistent, or in flight; complete it first");
   } else {
+    colli_request_abandon(*request); /* it may be complete, and nobody has asked */
     colli_request_put(*request);
     *request = NULL;
   }

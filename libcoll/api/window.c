@@ -7,6 +7,7 @@
 #include "libcoll/p2p/p2p_tag.h"
 #include "libcoll/p2p/window.h"
 #include "libcoll/progress/enter.h"
+#include "libcoll/progress/wait.h"
 
 /* A window that no other rank knows yet, or NULL if out of memory. */
 static coll_window *make_window(coll_comm *comm, void *base, size_t bytes) {
@@ -46,8 +47,10 @@ static coll_status exchange_sizes(coll_comm *comm, coll_window *window) {
                      .op = COLLI_MAKES_WINDOW};
   coll_request *op;
   coll_status status = colli_call_start(comm, &call, &op);
-  if (status != COLL_OK)
+  if (status != COLL_OK) {
+    comm->p2p.nwindows--; /* the other ranks know of none */
     return status;
+  }
   /* Puts may arrive as soon as this rank has sent its size. */
   if (colli_p2p_connect_all(&comm->p2p, op) != 0 && comm->failure.status != COLL_OK)
     status = comm->failure.status;
@@ -119,8 +122,11 @@ static coll_status destroy_window(coll_comm *comm, coll_window **out) {
     return colli_comm_refuse(comm, COLL_ERR_INVALID_USAGE, "window_destroy",
                              "%d operations on the window are in flight; complete them first",
                              window->inflight);
-  coll_status status =
-      comm->failure.status == COLL_OK ? end_window(comm, window) : comm->failure.status;
+  coll_status status = comm->failure.status;
+  if (status == COLL_OK && colli_streams_unstarted(comm)) /* among them may be puts */
+    status = colli_comm_await_streams(comm, "window_destroy");
+  if (status == COLL_OK)
+    status = end_window(comm, window);
   if (status == COLL_ERR_NO_MEMORY && comm->failure.status == COLL_OK)
     return status;
   *out = NULL;

@@ -30,6 +30,7 @@ typedef struct colli_call {
   colli_coll coll;    /* v-forms: that of the plain form; point-to-point, one-sided: SENDRECV */
   colli_p2p_kind p2p; /* of SENDRECV */
   bool varying;       /* a v-form */
+  bool on_host;       /* neither buffer is in GPU memory, so nobody need look */
   union {
     /* v-forms. NULL displs: packed. gatherv and scatterv: `count` is the rank's own block. */
     struct {
@@ -42,6 +43,7 @@ typedef struct colli_call {
       int source, recv_tag;
       union {
         coll_message *message;
+        coll_matched *taken; /* coll_mrecv() */
         coll_window *window; /* one-sided */
       };
       union {

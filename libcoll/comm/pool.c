@@ -78,21 +78,21 @@ static void drop_any_kept(coll_request *request) {
     colli_request_drop_kept(request);
 }
 
-/* Ends what the owner of a request does with it, if it has one. */
-static void abandon(coll_request *request) {
-  if (request->stage_out < COLLI_STAGE_OWNER)
-    return;
+void colli_request_abandon(coll_request *request) {
+  const bool owned = request->stage_out >= COLLI_STAGE_OWNER;
   request->stage_out = COLLI_STAGE_NONE;
-  request->conclude(request, false);
+  if (owned)
+    request->conclude(request, false);
+  request->stage_out = COLLI_STAGE_NONE; /* of a call on GPU memory: also what was inside */
 }
 
 void colli_request_abandon_all(coll_comm *comm) {
   for (colli_request_block *block = comm->calls.request_blocks; block; block = block->next)
     for (int i = 0; i < block->count; i++)
-      abandon(&block->at[i].request);
+      colli_request_abandon(&block->at[i].request);
   for (colli_message_block *block = comm->calls.message_blocks; block; block = block->next)
     for (int i = 0; i < BLOCK_REQUESTS; i++)
-      abandon(&block->requests[i].request);
+      colli_request_abandon(&block->requests[i].request);
 }
 
 void colli_request_free_all(coll_comm *comm) {

@@ -45,6 +45,9 @@ static inline void colli_request_put(coll_request *request) {
 
 void colli_request_free_all(coll_comm *comm);
 
+/* Forgets the result of an operation that has ended, and ends what its owner does with it. */
+void colli_request_abandon(coll_request *request);
+
 /* Ends what owners of requests still do with them, whose results nobody will get. All operations
  * have ended, and a thread is inside. */
 void colli_request_abandon_all(coll_comm *comm);

@@ -4,6 +4,7 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/queue.h>
 
 #include "coll/coll.h"
@@ -13,8 +14,12 @@ TAILQ_HEAD(colli_stream_batches, colli_stream_batch);
 typedef struct colli_streams {
   struct colli_stream_batches batches; /* calls that start together, in the order of the program */
   int open;                            /* their number, without those in graphs */
+  int captured;                        /* the number of those in graphs */
   atomic_int in_graphs;                /* of those in graphs, how many are under way */
   int unstarted;                       /* of them not started: later calls wait for these */
+  bool lost;                           /* a stream may use memory of the library without end */
+  unsigned polls;                      /* so far */
+  uint64_t held_ns;                    /* since when one waits for the stream of an earlier one */
   int (*move)(coll_comm *comm);        /* advances them: not 0 if something moved */
   coll_status status;   /* of the first that failed alone, which coll_comm_async_error() tells */
   coll_request **group; /* calls of the group that is open */

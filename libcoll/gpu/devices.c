@@ -2,10 +2,13 @@
 #include "libcoll/gpu/devices.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/uio.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "libcoll/base/assert.h"
 #include "libcoll/base/clock.h"
@@ -53,10 +56,17 @@ coll_status colli_gpu_open(colli_gpu **out, const colli_log *log, coll_error *er
 void colli_gpu_close(colli_gpu *gpu) {
   if (!gpu)
     return;
+  colli_gpu_thread before; /* this thread may have no context, and freeing needs one */
+  const bool entered =
+      gpu->pool.count > 0 && colli_gpu_enter(gpu, COLLI_GPU_CURRENT, &before, NULL) == COLL_OK;
   colli_pinned_free(&gpu->pool, &gpu->cuda);
+  if (entered)
+    colli_gpu_leave(gpu, &before);
   for (int i = 0; i < gpu->ndevices; i++) {
-    if (gpu->devices[i].stream)
+    if (gpu->devices[i].stream && colli_gpu_enter(gpu, i, &before, NULL) == COLL_OK) {
       gpu->cuda.stream_destroy(gpu->devices[i].stream);
+      colli_gpu_leave(gpu, &before);
+    }
     if (gpu->devices[i].context)
       gpu->cuda.primary_ctx_release(i);
   }
@@ -78,6 +88,14 @@ static colli_cu_result ask(const colli_gpu *gpu, const void *at, unsigned *type,
   return gpu->cuda.pointer_get_attributes(3, attributes, values, (colli_cu_deviceptr)at);
 }
 
+/* Whether the processor can read an address: where the driver does not say whose it is, because a
+ * kernel has failed, calls on host memory still work. */
+static bool is_readable(const void *at) {
+  char byte;
+  const struct iovec to = {&byte, 1}, from = {(void *)at, 1};
+  return process_vm_readv(getpid(), &to, 1, &from, 1, 0) == 1 || errno != EFAULT;
+}
+
 int colli_gpu_device_of(colli_gpu *gpu, const void *at) {
   unsigned type = 0, managed = 0;
   int ordinal = COLLI_GPU_HOST;
@@ -90,25 +108,33 @@ int colli_gpu_device_of(colli_gpu *gpu, const void *at) {
     result = ask(gpu, at, &type, &managed, &ordinal);
     colli_gpu_leave(gpu, &before);
   }
-  const bool there = result == COLLI_CUDA_SUCCESS && type == COLLI_CU_MEMORYTYPE_DEVICE && !managed;
+  if (result != COLLI_CUDA_SUCCESS)
+    return is_readable(at) ? COLLI_GPU_HOST : COLLI_GPU_UNKNOWN;
+  const bool there = type == COLLI_CU_MEMORYTYPE_DEVICE && !managed;
   return there && ordinal >= 0 && ordinal < gpu->ndevices ? ordinal : COLLI_GPU_HOST;
 }
 
-/* Pinning needs a context, and the pool of a thread that has none uses device 0's. */
-colli_pinned *colli_gpu_take_pinned(colli_gpu *gpu, size_t bytes) {
+/* Pinning needs a context, and a thread that has none uses device 0's. */
+colli_pinned *colli_gpu_take_pinned(colli_gpu *gpu, size_t bytes, coll_error *error) {
   colli_gpu_thread before;
-  if (colli_gpu_enter(gpu, COLLI_GPU_CURRENT, &before, NULL) != COLL_OK)
+  colli_cu_result result;
+  if (colli_gpu_enter(gpu, COLLI_GPU_CURRENT, &before, error) != COLL_OK)
     return NULL;
   pthread_mutex_lock(&gpu->mutex);
-  colli_pinned *block = colli_pinned_take(&gpu->pool, &gpu->cuda, bytes);
+  colli_pinned *block = colli_pinned_take(&gpu->pool, &gpu->cuda, bytes, &result);
   pthread_mutex_unlock(&gpu->mutex);
   colli_gpu_leave(gpu, &before);
+  if (!block && result == COLLI_CUDA_ERROR_OUT_OF_MEMORY)
+    colli_error_set(error, COLL_ERR_NO_MEMORY, NULL,
+                    "out of memory for %zu bytes of pinned host memory; see ulimit -v", bytes);
+  else if (!block)
+    colli_gpu_fail(&gpu->cuda, error, "cuMemHostAlloc", 0, result);
   return block;
 }
 
 void colli_gpu_put_pinned(colli_gpu *gpu, colli_pinned *block) {
   pthread_mutex_lock(&gpu->mutex);
-  colli_pinned_put(&gpu->pool, &gpu->cuda, block);
+  colli_pinned_put(&gpu->pool, block);
   pthread_mutex_unlock(&gpu->mutex);
 }
 
@@ -147,14 +173,19 @@ static coll_status ready_device(colli_gpu *gpu, int device, coll_error *error) {
 
 coll_status colli_gpu_enter(colli_gpu *gpu, int device, colli_gpu_thread *before,
                             coll_error *error) {
-  COLLI_ASSERT(device >= COLLI_GPU_CURRENT && device < gpu->ndevices);
+  COLLI_ASSERT(device == COLLI_GPU_CURRENT || (device >= 0 && device < gpu->ndevices));
   *before = (colli_gpu_thread){.mode = COLLI_CU_STREAM_CAPTURE_MODE_RELAXED};
-  gpu->cuda.ctx_get_current(&before->context);
-  gpu->cuda.exchange_capture_mode(&before->mode);
+  colli_cu_result result = gpu->cuda.ctx_get_current(&before->context);
+  if (result != COLLI_CUDA_SUCCESS)
+    return colli_gpu_fail(&gpu->cuda, error, "cuCtxGetCurrent", device, result);
+  result = gpu->cuda.exchange_capture_mode(&before->mode);
+  if (result != COLLI_CUDA_SUCCESS)
+    return colli_gpu_fail(&gpu->cuda, error, "cuThreadExchangeStreamCaptureMode", device, result);
   if (device == COLLI_GPU_CURRENT && before->context)
     return COLL_OK;
   if (device == COLLI_GPU_CURRENT)
     device = 0;
+  before->changed = true;
   pthread_mutex_lock(&gpu->mutex);
   coll_status status = ready_device(gpu, device, error);
   pthread_mutex_unlock(&gpu->mutex);
@@ -165,7 +196,8 @@ coll_status colli_gpu_enter(colli_gpu *gpu, int device, colli_gpu_thread *before
 
 void colli_gpu_leave(colli_gpu *gpu, colli_gpu_thread *before) {
   gpu->cuda.exchange_capture_mode(&before->mode);
-  gpu->cuda.ctx_set_current(before->context);
+  if (before->changed)
+    gpu->cuda.ctx_set_current(before->context);
 }
 
 /* ---- copies ---------------------------------------------------------------------------------- */
@@ -187,9 +219,10 @@ static coll_status await(colli_gpu *gpu, int device, colli_cu_stream stream, uin
     else
       nanosleep(&(struct timespec){.tv_nsec = POLL_NS}, NULL);
   }
-  return result == COLLI_CUDA_SUCCESS
-             ? COLL_OK
-             : colli_gpu_fail(&gpu->cuda, error, "cuStreamQuery", device, result);
+  if (result == COLLI_CUDA_SUCCESS)
+    return COLL_OK;
+  gpu->cuda.stream_synchronize(stream); /* nothing uses the buffers any more when this returns */
+  return colli_gpu_fail(&gpu->cuda, error, "cuStreamQuery", device, result);
 }
 
 coll_status colli_gpu_copy(colli_gpu *gpu, int device, colli_gpu_direction direction,

@@ -14,7 +14,9 @@
 
 #define COLLI_GPU_DEVICES 64
 #define COLLI_GPU_HOST    (-1) /* instead of a device's number: host memory */
-#define COLLI_GPU_CURRENT (-1) /* the thread's context, or if it has none that of device 0 */
+#define COLLI_GPU_UNKNOWN                                                                          \
+  (-2) /* the same: the driver has failed, and the processor cannot read it */
+#define COLLI_GPU_CURRENT (-3) /* the thread's context, or if it has none that of device 0 */
 
 /* A device; nothing is made before it is first used. */
 typedef struct colli_gpu_device {
@@ -26,6 +28,7 @@ typedef struct colli_gpu {
   colli_cuda cuda;
   int ndevices;
   pthread_mutex_t wakes; /* held while a thread of the driver wakes a rank: passage.c */
+  uint64_t arrivals;     /* of streams at passages, so far; under `wakes` */
   pthread_mutex_t mutex; /* of what follows */
   colli_gpu_device devices[COLLI_GPU_DEVICES];
   colli_pinned_pool pool;
@@ -42,13 +45,14 @@ coll_status colli_gpu_open(colli_gpu **out, const colli_log *log, coll_error *er
 void colli_gpu_close(colli_gpu *gpu);
 
 /* The number of the device in whose memory an address is; COLLI_GPU_HOST for memory that the
- * processor reads, pinned and managed memory included. Any thread. */
+ * processor reads, pinned and managed memory included; or COLLI_GPU_UNKNOWN. Any thread. */
 int colli_gpu_device_of(colli_gpu *gpu, const void *at);
 
 /* What a thread had before it works on a device. */
 typedef struct colli_gpu_thread {
   colli_cu_context context;
   colli_cu_capture_mode mode;
+  bool changed; /* another context is current now */
 } colli_gpu_thread;
 
 /*
@@ -81,8 +85,9 @@ coll_status colli_gpu_copy(colli_gpu *gpu, int device, colli_gpu_direction direc
                            const colli_gpu_piece *pieces, size_t count, uint64_t timeout_ns,
                            coll_error *error);
 
-/* Memory of the host that devices reach directly, for copies; NULL: none. Any thread. */
-colli_pinned *colli_gpu_take_pinned(colli_gpu *gpu, size_t bytes);
+/* Memory of the host that devices reach directly, for copies. Any thread. NULL: `error` has the
+ * reason, NO_MEMORY or SYSTEM. */
+colli_pinned *colli_gpu_take_pinned(colli_gpu *gpu, size_t bytes, coll_error *error);
 void colli_gpu_put_pinned(colli_gpu *gpu, colli_pinned *block);
 
 #endif

@@ -5,29 +5,49 @@
 
 #include "libcoll/base/error.h"
 
-/* Finds the device of a stream. */
-static coll_status find_device(colli_gpu *gpu, colli_cu_stream stream, int *device,
-                               coll_error *error) {
-  colli_cu_context before = NULL, of_stream = NULL;
+/* Finds the context of a stream, and its device. A thread without a context may have a stream: the
+ * driver is asked in another context. */
+static coll_status find_context(colli_gpu_passage *passage, coll_error *error) {
+  colli_gpu_thread before;
+  colli_gpu *gpu = passage->gpu;
   const colli_cuda *cuda = &gpu->cuda;
-  colli_cu_result result = cuda->ctx_get_current(&before);
-  if (result == COLLI_CUDA_SUCCESS && !stream && !before)
-    return colli_error_set(error, COLL_ERR_INVALID_ARGUMENT, NULL,
-                           "the stream is NULL, the default one, but this thread has no CUDA "
-                           "context; call cudaSetDevice() first");
-  if (result == COLLI_CUDA_SUCCESS && stream)
-    result = cuda->stream_get_ctx(stream, &of_stream);
-  if (result == COLLI_CUDA_SUCCESS && of_stream)
-    result = cuda->ctx_set_current(of_stream);
+  coll_status status = colli_gpu_enter(gpu, COLLI_GPU_CURRENT, &before, error);
+  if (status != COLL_OK)
+    return status;
+  passage->context = before.context;
+  colli_cu_result result = COLLI_CUDA_SUCCESS;
+  if (!passage->stream && !before.context)
+    status = colli_error_set(error, COLL_ERR_INVALID_ARGUMENT, NULL,
+                             "the stream is NULL, the default one, but this thread has no CUDA "
+                             "context; call cudaSetDevice() first");
+  if (passage->stream)
+    result = cuda->stream_get_ctx(passage->stream, &passage->context);
+  before.changed = true;
+  if (result == COLLI_CUDA_SUCCESS && passage->context)
+    result = cuda->ctx_set_current(passage->context);
   if (result == COLLI_CUDA_SUCCESS)
-    result = cuda->ctx_get_device(device);
-  if (of_stream)
-    cuda->ctx_set_current(before);
-  if (result == COLLI_CUDA_SUCCESS && *device >= 0 && *device < gpu->ndevices)
-    return COLL_OK;
+    result = cuda->ctx_get_device(&passage->device);
+  colli_gpu_leave(gpu, &before);
+  if (status != COLL_OK ||
+      (result == COLLI_CUDA_SUCCESS && passage->device >= 0 && passage->device < gpu->ndevices))
+    return status;
   return colli_error_set(error, COLL_ERR_INVALID_ARGUMENT, NULL,
-                         "%p is no stream of CUDA (error %d, %s)", (void *)stream, result,
+                         "%p is no stream of CUDA (error %d, %s)", (void *)passage->stream, result,
                          colli_cuda_result_name(cuda, result));
+}
+
+coll_status colli_gpu_passage_enter(const colli_gpu_passage *passage, colli_gpu_thread *before,
+                                    coll_error *error) {
+  const colli_cuda *cuda = &passage->gpu->cuda;
+  coll_status status = colli_gpu_enter(passage->gpu, COLLI_GPU_CURRENT, before, error);
+  if (status != COLL_OK)
+    return status;
+  before->changed = true;
+  const colli_cu_result result = cuda->ctx_set_current(passage->context);
+  if (result == COLLI_CUDA_SUCCESS)
+    return COLL_OK;
+  colli_gpu_leave(passage->gpu, before);
+  return colli_gpu_fail(cuda, error, "cuCtxSetCurrent", passage->device, result);
 }
 
 coll_status colli_gpu_passage_open(colli_gpu *gpu, void *stream, colli_gpu_passage *passage,
@@ -40,13 +60,12 @@ coll_status colli_gpu_passage_open(colli_gpu *gpu, void *stream, colli_gpu_passa
                            "CUDA's driver, version %d.%d, cannot make a stream wait for a value; "
                            "install one for CUDA 11.7 or newer, or use the forms without a stream",
                            gpu->cuda.driver_version / 1000, gpu->cuda.driver_version % 1000 / 10);
-  coll_status status = find_device(gpu, passage->stream, &passage->device, error);
+  coll_status status = find_context(passage, error);
   if (status != COLL_OK)
     return status;
-  passage->answer = colli_gpu_take_pinned(gpu, sizeof(uint32_t));
+  passage->answer = colli_gpu_take_pinned(gpu, sizeof(uint32_t), error);
   if (!passage->answer)
-    return colli_error_set(error, COLL_ERR_NO_MEMORY, NULL,
-                           "out of pinned host memory; see ulimit -l");
+    return error->status;
   *(uint32_t *)passage->answer->memory = 0;
   return COLL_OK;
 }
@@ -79,6 +98,8 @@ coll_status colli_gpu_passage_join_capture(colli_gpu_passage *passage, coll_erro
     function = "cuGraphRetainUserObject";
     passage->captured = true;
     result = cuda->graph_retain_user_object(graph, object, 1, COLLI_CU_GRAPH_USER_OBJECT_MOVE);
+    if (result != COLLI_CUDA_SUCCESS)
+      cuda->user_object_release(object, 1); /* which sets `released` */
   }
   if (result == COLLI_CUDA_SUCCESS)
     return COLL_OK;
@@ -112,8 +133,9 @@ coll_status colli_gpu_passage_copy(const colli_gpu_passage *passage, colli_gpu_d
 /* The stream has come to the passage. A thread of the driver calls this. */
 static void note_reached(void *arg) {
   colli_gpu_passage *passage = arg;
-  atomic_store(&passage->reached, true);
   pthread_mutex_lock(&passage->gpu->wakes);
+  passage->arrival = ++passage->gpu->arrivals;
+  atomic_store(&passage->reached, true);
   if (passage->on_reached)
     passage->on_reached(passage->arg);
   else

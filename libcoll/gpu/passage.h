@@ -8,8 +8,9 @@
  * If the stream is captured, this becomes a part of a graph, and happens each time that it is
  * launched.
  *
- * Nothing here waits. Functions that the driver calls only set flags. All but open, close and
- * answer are called with the device entered (colli_gpu_enter()).
+ * Functions that the driver calls set flags, and wake whoever moves the operation. The parts are
+ * put into the stream with its context entered (colli_gpu_passage_enter()); the driver may wait in
+ * that until a full stream has done some of its work.
  */
 #ifndef COLLI_GPU_PASSAGE_H
 #define COLLI_GPU_PASSAGE_H
@@ -21,9 +22,11 @@
 typedef struct colli_gpu_passage {
   colli_gpu *gpu;
   int device;
+  colli_cu_context context; /* the stream's */
   colli_cu_stream stream;
   colli_pinned *answer;          /* a word */
   atomic_bool reached;           /* the stream has come here: the inputs are on the host */
+  uint64_t arrival;              /* a number that grows each time that some stream comes */
   atomic_bool left;              /* the results are on the device */
   bool captured;                 /* in a graph */
   atomic_bool released;          /* the graph is gone */
@@ -39,6 +42,10 @@ typedef struct colli_gpu_passage {
  */
 coll_status colli_gpu_passage_open(colli_gpu *gpu, void *stream, colli_gpu_passage *passage,
                                    coll_error *error);
+
+/* Makes the stream's context current; colli_gpu_leave() undoes it. Errors: SYSTEM. */
+coll_status colli_gpu_passage_enter(const colli_gpu_passage *passage, colli_gpu_thread *before,
+                                    coll_error *error);
 
 /*
  * Finds out whether the stream is captured (`captured`); then the passage is noted in the graph,

@@ -4,13 +4,14 @@
 #ifndef COLLI_GPU_PINNED_H
 #define COLLI_GPU_PINNED_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/queue.h>
 
 #include "libcoll/gpu/cuda_load.h"
 
 #define COLLI_PINNED_CLASSES 48                 /* powers of two */
-#define COLLI_PINNED_KEPT    ((size_t)64 << 20) /* longer blocks are not kept */
+#define COLLI_PINNED_KEPT    ((size_t)64 << 20) /* longer blocks are not kept long */
 
 /* A block, described apart from its memory. */
 typedef struct colli_pinned {
@@ -25,16 +26,18 @@ LIST_HEAD(colli_pinned_list, colli_pinned);
 typedef struct colli_pinned_pool {
   struct colli_pinned_list used;
   struct colli_pinned_list free[COLLI_PINNED_CLASSES];
+  size_t count; /* of all blocks */
 } colli_pinned_pool;
 
-/* A block of at least `bytes` bytes, aligned to a page; NULL: out of memory. A context is current.
- */
-colli_pinned *colli_pinned_take(colli_pinned_pool *pool, const colli_cuda *cuda, size_t bytes);
+/* A block of at least `bytes` bytes, aligned to a page; NULL: the driver's *result. Frees long ones
+ * that are not in use. A context is current. */
+colli_pinned *colli_pinned_take(colli_pinned_pool *pool, const colli_cuda *cuda, size_t bytes,
+                                colli_cu_result *result);
 
-/* Returns it. */
-void colli_pinned_put(colli_pinned_pool *pool, const colli_cuda *cuda, colli_pinned *block);
+/* Returns it. Does not call the driver, which may wait for streams. */
+void colli_pinned_put(colli_pinned_pool *pool, colli_pinned *block);
 
-/* Frees all blocks, also those in use. */
+/* Frees all blocks, also those in use. If there are any, a context is current. */
 void colli_pinned_free(colli_pinned_pool *pool, const colli_cuda *cuda);
 
 #endif

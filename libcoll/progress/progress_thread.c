@@ -124,7 +124,8 @@ static unsigned count_calls(const colli_family *family, bool *neglected) {
     const unsigned calls = comm->entry.calls - comm->entry.counted;
     comm->entry.counted += calls;
     count += calls;
-    *neglected |= calls == 0 && (comm->exec.oldest || comm->p2p.busy > 0);
+    *neglected |= colli_streams_busy(comm->streams) ||
+                  (calls == 0 && (comm->exec.oldest || comm->p2p.busy > 0));
   }
   return count;
 }
@@ -152,8 +153,7 @@ static void rest(colli_progress *p, unsigned calls, bool neglected) {
 static void listen_only(colli_progress *p) {
   struct pollfd fds[2];
   colli_notice_poll(p->family);
-  fds[1] = (struct pollfd){.fd = p->family->ctrl ? colli_ctrl_fd(p->family->ctrl) : -1,
-                           .events = POLLIN};
+  fds[1] = (struct pollfd){.fd = colli_ctrl_fd(p->family->ctrl), .events = POLLIN};
   sleep_as(p, WATCHING, fds, 2, 0);
 }
 
@@ -258,7 +258,7 @@ coll_status colli_progress_start(colli_family *family, coll_error *error) {
   free(p);
   return colli_error_sys(error, COLL_ERR_SYSTEM, "create", call, failed,
                          "the progress thread of rank %d cannot be started; raise the limit of "
-                         "descriptors or threads, or leave COLL_PROGRESS off",
+                         "descriptors or threads",
                          family->rank);
 }
 
