@@ -70,7 +70,7 @@ static int run_all(coll_comm *comm, int rank, int nranks, void *arg) {
 }
 
 Test(staged, threads) {
-  const unsigned share = (unsigned)extent(7, 1, 31);
+  const unsigned share = (unsigned)extent(17, 1, 61);
   device_use(0); /* before the communicator is made, as a program does */
   for (int nranks = 1; nranks <= 5; nranks++) {
     part p = {share, (unsigned)nranks % share};

@@ -1,0 +1,302 @@
+/*
+ * test_order.c: calls of a communicator begin in the order of the program on all ranks, whether
+ * they are ordered on streams or not, and whenever the streams come to them.
+ */
+#include <criterion/criterion.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "sanitized.h"
+#include "support_device.h"
+#include "tests/proc/support_ranks.h"
+#include "waits.h"
+
+enum { COUNT = 1000 };
+
+TestSuite(order, .timeout = 120);
+
+/* A vector in the memory of this thread's device, all of whose elements are `value`. */
+static int32_t *make_vector(int32_t value) {
+  int32_t *vector = device_memory.take(COUNT * sizeof(*vector)), *at = device_place(vector);
+  for (int i = 0; i < COUNT; i++)
+    at[i] = value;
+  return vector;
+}
+
+/* Whether its elements are `value`. */
+static bool has(const int32_t *vector, int32_t value) {
+  const int32_t *at = device_place(vector);
+  for (int i = 0; i < COUNT; i++)
+    if (at[i] != value)
+      return false;
+  return true;
+}
+
+/* ---- calls without a stream wait for earlier ones with ----------------------------------------
+ */
+
+typedef enum later {
+  BLOCKING,
+  NONBLOCKING,
+  STARTED_AGAIN,
+  GROUPED,
+  GROUPED_NONBLOCKING,
+  ON_HOST,
+  MESSAGE,
+  DUPLICATE,
+  WINDOW,
+  LATERS
+} later;
+
+typedef struct scene {
+  later what;
+  callers in_call;
+  device_gate *gate;
+  atomic_bool opened;
+} scene;
+
+/* A message in a ring. */
+static int send_around(coll_comm *comm, int rank, int nranks, int32_t *from, int32_t *to) {
+  coll_request *request;
+  RANK_OK(coll_irecv(to, COUNT, COLL_INT32, (rank + nranks - 1) % nranks, 0, NULL, comm, &request));
+  RANK_OK(coll_send(from, COUNT, COLL_INT32, (rank + 1) % nranks, 0, comm));
+  RANK_OK(coll_wait(&request, -1));
+  return 0;
+}
+
+/* Makes a window and writes to the next rank's memory. */
+static int use_window(coll_comm *comm, int rank, int nranks, const int32_t *from) {
+  int32_t memory[COUNT] = {0};
+  coll_window *window;
+  RANK_OK(coll_window_create(comm, memory, sizeof(memory), &window));
+  RANK_OK(coll_put(from, COUNT, COLL_INT32, (rank + 1) % nranks, 0, window, comm));
+  RANK_OK(coll_signal((rank + 1) % nranks, window, comm));
+  RANK_OK(coll_wait_signal((rank + nranks - 1) % nranks, 1, window, comm));
+  RANK_CHECK(memory[0] == 10 && memory[COUNT - 1] == 10);
+  RANK_OK(coll_window_destroy(&window));
+  return 0;
+}
+
+/* The later call: the sum of `from` over all ranks in `to`, or something else where it says. */
+static int call_later(coll_comm *comm, int rank, int nranks, const scene *s, int32_t *from,
+                      int32_t *to) {
+  coll_request *request = NULL;
+  coll_comm *other = NULL;
+  int32_t host[COUNT];
+  switch (s->what) {
+  case BLOCKING:
+    RANK_OK(coll_allreduce(from, to, COUNT, COLL_INT32, COLL_SUM, comm));
+    break;
+  case NONBLOCKING:
+    RANK_OK(coll_iallreduce(from, to, COUNT, COLL_INT32, COLL_SUM, comm, &request));
+    break;
+  case STARTED_AGAIN:
+    RANK_OK(coll_allreduce_init(from, to, COUNT, COLL_INT32, COLL_SUM, comm, &request));
+    RANK_OK(coll_start(request));
+    RANK_OK(coll_wait(&request, -1));
+    RANK_OK(coll_request_free(&request));
+    break;
+  case GROUPED:
+  case GROUPED_NONBLOCKING:
+    RANK_OK(coll_group_start(comm));
+    RANK_OK(coll_allreduce(from, to, COUNT, COLL_INT32, COLL_SUM, comm));
+    RANK_OK(s->what == GROUPED ? coll_group_end(comm) : coll_group_iend(comm, &request));
+    break;
+  case ON_HOST:
+    for (int i = 0; i < COUNT; i++)
+      host[i] = 10;
+    RANK_OK(coll_allreduce(host, host, COUNT, COLL_INT32, COLL_SUM, comm));
+    memcpy(device_place(to), host, sizeof(host));
+    break;
+  case MESSAGE:
+    RANK_CHECK(send_around(comm, rank, nranks, from, to) == 0);
+    RANK_OK(coll_allreduce(to, to, COUNT, COLL_INT32, COLL_SUM, comm));
+    break;
+  case DUPLICATE:
+    RANK_OK(coll_comm_dup(comm, NULL, &other));
+    RANK_OK(coll_allreduce(from, to, COUNT, COLL_INT32, COLL_SUM, other));
+    RANK_OK(coll_comm_destroy(&other));
+    break;
+  default:
+    RANK_CHECK(use_window(comm, rank, nranks, from) == 0);
+    RANK_OK(coll_allreduce(from, to, COUNT, COLL_INT32, COLL_SUM, comm));
+  }
+  if (request)
+    RANK_OK(coll_wait(&request, -1));
+  return 0;
+}
+
+/* Opens the gate when rank 0 waits in its later call. */
+static void *open_soon(void *arg) {
+  scene *s = arg;
+  (void)WAIT_UNTIL(waits_in_call(&s->in_call, 0), slow_s(20));
+  atomic_store(&s->opened, true);
+  device_open(s->gate);
+  return NULL;
+}
+
+/* Rank 0's stream comes late to two calls. */
+static int overtake(coll_comm *comm, int rank, int nranks, void *arg) {
+  scene *s = arg;
+  pthread_t thread;
+  device_use(rank % 2);
+  colli_cu_stream stream = device_stream();
+  int32_t *a = make_vector(1), *b = make_vector(10), *c = make_vector(100), *out = make_vector(0);
+  if (rank == 0)
+    s->gate = device_hold(stream);
+  RANK_OK(coll_allreduce_on_stream(a, a, COUNT, COLL_INT32, COLL_SUM, comm, stream));
+  RANK_OK(coll_allreduce_on_stream(c, c, COUNT, COLL_INT32, COLL_SUM, comm, stream));
+  if (rank == 0) {
+    enters_call(&s->in_call, 0);
+    RANK_CHECK(pthread_create(&thread, NULL, open_soon, s) == 0);
+  }
+  RANK_CHECK(call_later(comm, rank, nranks, s, b, out) == 0);
+  if (rank == 0) {
+    RANK_CHECK(atomic_load(&s->opened));
+    pthread_join(thread, NULL);
+  }
+  device_await(stream);
+  RANK_OK(coll_comm_async_error(comm));
+  RANK_CHECK(has(a, nranks) && has(c, 100 * nranks) && has(out, 10 * nranks));
+  return 0;
+}
+
+Test(order, later_calls_wait) {
+  device_use(0);
+  for (int what = 0; what < LATERS; what++) {
+    scene s = {.what = (later)what};
+    cr_expect_eq(run_threads(3, NULL, overtake, &s), 0, "later call %d", what);
+  }
+}
+
+/* ---- a held stream holds nothing else ---------------------------------------------------------
+ */
+
+/* While a call on one communicator is held, others go on: on a duplicate, with and without a
+ * stream. */
+static int go_on_elsewhere(coll_comm *comm, int rank, int nranks, void *arg) {
+  (void)arg;
+  coll_comm *other = NULL;
+  device_use(rank % 2);
+  colli_cu_stream held = device_stream(), free_one = device_stream();
+  int32_t *a = make_vector(1), *b = make_vector(10);
+  RANK_OK(coll_comm_dup(comm, NULL, &other));
+  device_gate *gate = device_hold(held);
+  RANK_OK(coll_allreduce_on_stream(a, a, COUNT, COLL_INT32, COLL_SUM, comm, held));
+  for (int i = 0; i < 5; i++) {
+    RANK_OK(coll_broadcast_on_stream(b, b, COUNT, COLL_INT32, 0, other, free_one));
+    RANK_OK(coll_barrier(other));
+  }
+  RANK_OK(coll_allreduce(b, b, COUNT, COLL_INT32, COLL_SUM, other));
+  RANK_CHECK(has(b, 10 * nranks) && has(a, 1));
+  device_open(gate);
+  device_await(held);
+  device_await(free_one);
+  RANK_CHECK(has(a, nranks));
+  RANK_OK(coll_comm_destroy(&other));
+  return 0;
+}
+
+/* Ranks put calls of two communicators into two streams in opposite orders. */
+static int cross(coll_comm *comm, int rank, int nranks, void *arg) {
+  (void)arg;
+  coll_comm *comms[2] = {comm, NULL};
+  device_use(0); /* all on one device */
+  colli_cu_stream streams[2] = {device_stream(), device_stream()};
+  int32_t *vectors[2] = {make_vector(1), make_vector(10)};
+  RANK_OK(coll_comm_dup(comm, NULL, &comms[1]));
+  for (int i = 0; i < 20; i++) {
+    const int which = (i + rank) % 2;
+    RANK_OK(coll_allreduce_on_stream(vectors[which], vectors[which], COUNT, COLL_INT32, COLL_MAX,
+                                     comms[which], streams[which]));
+  }
+  for (int i = 0; i < 2; i++) {
+    device_await(streams[i]);
+    RANK_OK(coll_comm_async_error(comms[i]));
+  }
+  RANK_CHECK(nranks > 0 && has(vectors[0], 1) && has(vectors[1], 10));
+  RANK_OK(coll_comm_destroy(&comms[1]));
+  return 0;
+}
+
+Test(order, elsewhere) {
+  device_use(0);
+  cr_expect_eq(run_threads(3, NULL, go_on_elsewhere, NULL), 0);
+  cr_expect_eq(run_threads(2, NULL, cross, NULL), 0);
+}
+
+/* ---- a stream that never comes ----------------------------------------------------------------
+ */
+
+static int never(coll_comm *comm, int rank, int nranks, void *arg) {
+  coll_error error = COLL_ERROR_INIT;
+  coll_comm *other = NULL;
+  (void)arg;
+  device_may_leak();
+  device_use(rank % 2);
+  colli_cu_stream stream = device_stream();
+  int32_t *a = make_vector(1), host = 1;
+  coll_config config = COLL_CONFIG_INIT;
+  config.timeout_ms = slow_ms(200);
+  RANK_OK(coll_comm_dup(comm, &config, &other));
+  device_gate *gate = device_hold(stream);
+  RANK_OK(coll_allreduce_on_stream(a, a, COUNT, COLL_INT32, COLL_SUM, other, stream));
+  RANK_CHECK(coll_allreduce(&host, &host, 1, COLL_INT32, COLL_SUM, other) == COLL_ERR_TIMEOUT);
+  RANK_OK(coll_last_error(other, &error));
+  RANK_CHECK(strstr(error.message, "stream") && strcmp(error.operation, "allreduce") == 0);
+  RANK_CHECK(error.status == COLL_ERR_TIMEOUT && coll_comm_async_error(other) == COLL_OK);
+  const double before_s = now_s();
+  RANK_CHECK(coll_comm_destroy(&other) == COLL_OK);
+  RANK_CHECK(now_s() - before_s < slow_s(5));
+  /* The stream comes after all, and passes. */
+  device_open(gate);
+  device_await(stream);
+  RANK_OK(coll_allreduce_on_stream(a, a, COUNT, COLL_INT32, COLL_SUM, comm, stream));
+  device_await(stream);
+  RANK_OK(coll_comm_async_error(comm));
+  RANK_OK(coll_allreduce(&host, &host, 1, COLL_INT32, COLL_SUM, comm));
+  RANK_CHECK(host == nranks);
+  return 0;
+}
+
+Test(order, never) {
+  device_use(0);
+  device_may_leak();
+  cr_expect_eq(run_threads(2, NULL, never, NULL), 0);
+}
+
+/* ---- many -------------------------------------------------------------------------------------
+ */
+
+enum { MANY = 2000 };
+
+/* So many calls are in flight at once, behind a gate: each takes what the one before it gave. */
+static int many(coll_comm *comm, int rank, int nranks, void *arg) {
+  (void)arg;
+  device_use(rank % 2);
+  colli_cu_stream stream = device_stream();
+  int64_t *values = device_memory.take(MANY * sizeof(*values)), *at = device_place(values);
+  at[0] = 1;
+  device_gate *gate = device_stop(stream);
+  for (int i = 1; i < MANY; i++)
+    RANK_OK(coll_scan_on_stream(&values[i - 1], &values[i], 1, COLL_INT64, COLL_MAX, comm, stream));
+  RANK_OK(
+      coll_allreduce_on_stream(&values[MANY - 1], values, 1, COLL_INT64, COLL_SUM, comm, stream));
+  device_open(gate);
+  device_await(stream);
+  RANK_OK(coll_comm_async_error(comm));
+  RANK_CHECK(at[0] == nranks && at[MANY - 1] == 1 && at[MANY / 2] == 1);
+  device_memory.give(values);
+  return 0;
+}
+
+Test(order, many) {
+  device_use(0);
+  const uint64_t before = device_held();
+  cr_expect_eq(run_threads(2, NULL, many, NULL), 0);
+  cr_expect_leq(device_held(), before + 10, "%llu more",
+                (unsigned long long)(device_held() - before)); /* of the test: streams, ... */
+}
