@@ -107,15 +107,25 @@ static device_gate *make_gate(uint64_t *at) {
   return memset(device_place(memory), 0, sizeof(device_gate));
 }
 
+/* Launches a kernel of one thread. */
+static void launch(const char *name, colli_cu_stream stream, void **arguments) {
+  const colli_cu_launch_config config = {.grid = {1, 1, 1}, .block = {1, 1, 1}, .stream = stream};
+  colli_cu_function function;
+  OK(driver.cuda.module_get_function(&function, module_here(), name));
+  OK(driver.cuda.launch_kernel(&config, function, arguments, NULL));
+}
+
 device_gate *device_hold(colli_cu_stream stream) {
   uint64_t flag;
   device_gate *gate = make_gate(&flag);
   uint64_t out = flag + sizeof(uint32_t);
-  const colli_cu_launch_config config = {.grid = {1, 1, 1}, .block = {1, 1, 1}, .stream = stream};
-  colli_cu_function spin;
-  OK(driver.cuda.module_get_function(&spin, module_here(), "spin"));
-  OK(driver.cuda.launch_kernel(&config, spin, (void *[]){&flag, &out}, NULL));
+  launch("spin", stream, (void *[]){&flag, &out});
   return gate;
+}
+
+void device_break(colli_cu_stream stream) {
+  launch("stop", stream, NULL);
+  CHECK(driver.cuda.stream_synchronize(stream) != COLLI_CUDA_SUCCESS);
 }
 
 device_gate *device_stop(colli_cu_stream stream) {

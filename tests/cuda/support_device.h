@@ -32,6 +32,9 @@ device_gate *device_hold(colli_cu_stream stream);
 device_gate *device_stop(colli_cu_stream stream);
 void device_open(device_gate *gate);
 
+/* Runs a kernel that traps: the device of this thread is broken from then on. */
+void device_break(colli_cu_stream stream);
+
 /* From here on this thread's memory may leak: streams may use it after the library. */
 void device_may_leak(void);
 

@@ -381,6 +381,43 @@ Test(calls, windows) {
   cr_expect_eq(run_threads(RANKS, NULL, put, NULL), 0);
 }
 
+/* ---- a broken device ----------------------------------------------------------------------------
+ */
+
+/* A kernel of the program traps: calls on the device's memory say so, others work. */
+static int use_broken(coll_comm *comm, int rank, int nranks, void *arg) {
+  (void)arg;
+  int value = 1;
+  coll_comm *other = NULL;
+  coll_config config = COLL_CONFIG_INIT;
+  config.timeout_ms = slow_ms(500);
+  device_may_leak();
+  device_use(rank % 2);
+  colli_cu_stream stream = device_stream();
+  int32_t *a = make_vector(COUNT, 1);
+  RANK_OK(coll_comm_dup(comm, &config, &other));
+  device_gate *gate = device_hold(stream);
+  RANK_OK(coll_allreduce_on_stream(a, a, COUNT, COLL_INT32, COLL_SUM, other, stream));
+  device_break(device_stream());
+  device_open(gate);
+  RANK_CHECK(is_refused(comm, coll_allreduce(a, a, COUNT, COLL_INT32, COLL_SUM, comm),
+                        COLL_ERR_SYSTEM, "CUDA"));
+  RANK_OK(coll_allreduce(&value, &value, 1, COLL_INT32, COLL_SUM, comm));
+  RANK_CHECK(value == nranks);
+  RANK_CHECK(coll_allreduce_on_stream(a, a, COUNT, COLL_INT32, COLL_SUM, other, stream) != COLL_OK);
+  const double before_s = now_s();
+  RANK_CHECK(coll_comm_destroy(&other) == COLL_OK);
+  RANK_CHECK(now_s() - before_s < slow_s(5));
+  RANK_OK(coll_barrier(comm));
+  return 0;
+}
+
+Test(calls, broken_device) {
+  device_use(0);
+  device_may_leak();
+  cr_expect_eq(run_threads(2, NULL, use_broken, NULL), 0);
+}
+
 /* ---- drivers ----------------------------------------------------------------------------------
  */
 

@@ -9,7 +9,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "sanitized.h"
 #include "support_device.h"
 #include "tests/proc/support_ranks.h"
 #include "waits.h"

@@ -50,8 +50,8 @@
  *                                                   with coll_test or one of the waits
  *   coll_<name>_init(arguments, comm, &request)     persistent: makes a request that coll_start()
  *                                                   can run any number of times
- *   coll_<name>_on_stream(arguments, comm, stream)  in a stream of CUDA (a cudaStream_t or
- * CUstream, or NULL for the default one): returns at once
+ *   coll_<name>_on_stream(arguments, comm, stream)  in a stream of CUDA (cudaStream_t, CUstream;
+ *                                                   NULL: the default one): returns at once
  *
  * Every rank starts its nonblocking collectives in the same order and may complete them in any
  * order. They make progress while the rank is inside a libcoll call on the communicator. Buffers
@@ -65,9 +65,10 @@
  * A stream-ordered operation begins when the stream comes to it, and the stream goes on when its
  * result is there, also after a failure: coll_comm_async_error() tells, after the stream was
  * synchronised. Ranks make such calls in the same order, whatever their streams. Later calls
- * without a stream wait until earlier ones have begun. All calls of a group are in one stream. The
- * first such call starts the progress thread. A captured call is made each time that its graph is
- * launched; destroy graphs before the communicator. docs/gpu.md has the rest.
+ * without a stream wait until earlier ones have begun; if a stream does not come, such a later call
+ * returns TIMEOUT and nothing else happens. All calls of a group are in one stream. The first
+ * stream-ordered call starts the progress thread. A captured call is made each time that its graph
+ * is launched; destroy graphs before the communicator. docs/gpu.md has the rest.
  *
  * Errors of every form: INVALID_ARGUMENT (found before anything is sent), INVALID_USAGE (another
  * thread inside), NO_MEMORY, UNSUPPORTED (_on_stream, without a CUDA driver). The others do not
