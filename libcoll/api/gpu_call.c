@@ -78,6 +78,8 @@ coll_status colli_gpu_call_start(coll_comm *comm, const colli_call *call, colli_
   if (status == COLL_OK)
     status = copy_in(comm, it);
   const bool late = status == COLL_ERR_TIMEOUT;
+  if (status == COLL_OK) /* if it failed during the copy, nobody would end the call */
+    status = comm->failure.status;
   if (status == COLL_OK)
     status = start(comm, &staged, plan, op);
   if (status != COLL_OK) {
