@@ -76,11 +76,19 @@ static coll_status start_on_host(coll_comm *comm, const colli_call *call, colli_
   return COLL_OK;
 }
 
+/* The same after its input was copied, during which other operations may have begun: they may have
+ * taken the plan's place in the cache. */
+static coll_status start_staged(coll_comm *comm, const colli_call *call, colli_plan *plan,
+                                coll_request *op) {
+  const coll_status status = check_call(comm, call, &plan);
+  return status == COLL_OK ? start_on_host(comm, call, plan, op) : status;
+}
+
 /* The same, whatever memory it is on. */
 static inline coll_status start_request(coll_comm *comm, const colli_call *call, colli_plan *plan,
                                         coll_request *op) {
   if (__builtin_expect(comm->gpu != NULL, 0) && !call->on_host && colli_gpu_touches(comm, call))
-    return colli_gpu_call_start(comm, call, plan, op, start_on_host);
+    return colli_gpu_call_start(comm, call, plan, op, start_staged);
   return start_on_host(comm, call, plan, op);
 }
 
