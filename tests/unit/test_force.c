@@ -146,6 +146,8 @@ Test(choose, remembers_by_class) {
       colli_select(&shape, first, 1, &limits, &model, "", &best, NULL, 0);
       cr_assert_eq(best.algo, a.algo);
       cr_assert_eq(memcmp(&best.partition, &a.partition, sizeof(best.partition)), 0);
+      colli_chooser_free(&up);
+      colli_chooser_free(&down);
     }
 }
 
@@ -167,12 +169,14 @@ Test(choose, keeps_questions_apart) {
                   colli_choose(&chooser, &shape, count, 2, 2 * count, &remembered, &error);
               cr_assert_eq(status,
                            colli_choose(&other, &shape, count, 2, 2 * count, &fresh, &error));
+              colli_chooser_free(&other);
               if (status != COLL_OK)
                 continue;
               cr_assert_eq(remembered.algo, fresh.algo);
               cr_assert(colli_algo_can(remembered.algo, &shape));
               cr_assert_eq(remembered.chunk_bytes, fresh.chunk_bytes);
             }
+  colli_chooser_free(&chooser);
 }
 
 /* Lists of candidates have room for all algorithms of each collective. */
