@@ -48,7 +48,8 @@ static void conclude(coll_request *op, bool reported) {
   const colli_gpu_stage *stage = &it->stage;
   bool late = false;
   if (reported && op->status == COLL_OK && stage->nresult > 0) {
-    op->status = copy(op->comm, it, stage->to, COLLI_GPU_TO_DEVICE, stage->result, stage->nresult);
+    op->status =
+        copy(op->comm, it, stage->at.to, COLLI_GPU_TO_DEVICE, stage->result, stage->nresult);
     late = op->status == COLL_ERR_TIMEOUT;
   }
   drop(it, late);
@@ -59,19 +60,20 @@ static coll_status copy_in(coll_comm *comm, const gpu_call *it) {
   const colli_gpu_stage *stage = &it->stage;
   coll_status status = COLL_OK;
   if (stage->input.bytes > 0)
-    status = copy(comm, it, stage->from, COLLI_GPU_TO_HOST, &stage->input, 1);
+    status = copy(comm, it, stage->at.from, COLLI_GPU_TO_HOST, &stage->input, 1);
   if (status == COLL_OK && stage->rest.bytes > 0)
-    status = copy(comm, it, stage->to, COLLI_GPU_TO_HOST, &stage->rest, 1);
+    status = copy(comm, it, stage->at.to, COLLI_GPU_TO_HOST, &stage->rest, 1);
   return status;
 }
 
-coll_status colli_gpu_call_start(coll_comm *comm, const colli_call *call, colli_plan *plan,
-                                 coll_request *op, colli_start_fn *start) {
+coll_status colli_gpu_call_start(coll_comm *comm, const colli_call *call,
+                                 const colli_gpu_places *places, colli_plan *plan, coll_request *op,
+                                 colli_start_fn *start) {
   gpu_call *it = calloc(1, sizeof(*it));
   if (!it)
     return colli_comm_refuse(comm, COLL_ERR_NO_MEMORY, call->name,
                              "out of memory for a call on GPU memory; see ulimit -v");
-  coll_status status = colli_gpu_stage_make(comm, call, &it->stage);
+  coll_status status = colli_gpu_stage_make(comm, call, places, &it->stage);
   colli_call staged = *call;
   colli_gpu_stage_use(&it->stage, &staged);
   it->name = call->name;

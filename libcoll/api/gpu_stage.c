@@ -9,11 +9,11 @@
 #include "libcoll/comm/comm.h"
 #include "libcoll/failure/failure.h"
 
-bool colli_gpu_touches(const coll_comm *comm, const colli_call *call) {
-  colli_gpu *gpu = comm->gpu;
-  return colli_gpu_device_of(gpu, call->sendbuf) != COLLI_GPU_HOST ||
-         (call->recvbuf != call->sendbuf &&
-          colli_gpu_device_of(gpu, call->recvbuf) != COLLI_GPU_HOST);
+bool colli_gpu_find(const coll_comm *comm, const colli_call *call, colli_gpu_places *places) {
+  places->from = colli_gpu_device_of(comm->gpu, call->sendbuf);
+  places->to =
+      call->recvbuf == call->sendbuf ? places->from : colli_gpu_device_of(comm->gpu, call->recvbuf);
+  return places->from != COLLI_GPU_HOST || places->to != COLLI_GPU_HOST;
 }
 
 /* Bytes that a call reads and writes, from the beginnings of its buffers. */
@@ -39,12 +39,12 @@ static void find_extents(const coll_comm *comm, const colli_call *call, size_t *
 static bool take_copies(colli_gpu_stage *stage, const colli_call *call, size_t reads, size_t writes,
                         coll_error *error) {
   const bool same = call->sendbuf == call->recvbuf;
-  if (stage->from != COLLI_GPU_HOST && (reads || same)) {
+  if (stage->at.from != COLLI_GPU_HOST && (reads || same)) {
     stage->in = colli_gpu_take_pinned(stage->gpu, same && writes > reads ? writes : reads, error);
     if (!stage->in)
       return false;
   }
-  if (stage->to == COLLI_GPU_HOST || (!writes && !same))
+  if (stage->at.to == COLLI_GPU_HOST || (!writes && !same))
     return true;
   stage->out = same && stage->in ? stage->in : colli_gpu_take_pinned(stage->gpu, writes, error);
   return stage->out != NULL;
@@ -81,17 +81,16 @@ static bool list_blocks(const coll_comm *comm, const colli_call *call, colli_gpu
   return true;
 }
 
-coll_status colli_gpu_stage_make(coll_comm *comm, const colli_call *call, colli_gpu_stage *stage) {
+coll_status colli_gpu_stage_make(coll_comm *comm, const colli_call *call,
+                                 const colli_gpu_places *places, colli_gpu_stage *stage) {
   size_t reads, writes;
   find_extents(comm, call, &reads, &writes);
-  *stage = (colli_gpu_stage){.gpu = comm->gpu,
-                             .from = colli_gpu_device_of(comm->gpu, call->sendbuf),
-                             .to = colli_gpu_device_of(comm->gpu, call->recvbuf)};
-  if (stage->from == COLLI_GPU_UNKNOWN || stage->to == COLLI_GPU_UNKNOWN)
+  *stage = (colli_gpu_stage){.gpu = comm->gpu, .at = *places};
+  if (places->from == COLLI_GPU_UNKNOWN || places->to == COLLI_GPU_UNKNOWN)
     return colli_comm_refuse(comm, COLL_ERR_SYSTEM, call->name,
                              "CUDA's driver does not say whose memory %p is; a kernel of the "
                              "program may have failed before, which compute-sanitizer shows",
-                             stage->from == COLLI_GPU_UNKNOWN ? call->sendbuf : call->recvbuf);
+                             places->from == COLLI_GPU_UNKNOWN ? call->sendbuf : call->recvbuf);
   coll_error error = COLL_ERROR_INIT;
   error.status = COLL_ERR_NO_MEMORY;
   snprintf(error.message, sizeof(error.message), "out of memory for a list of blocks");

@@ -2,13 +2,13 @@
 #ifndef COLLI_API_GPU_STAGE_H
 #define COLLI_API_GPU_STAGE_H
 
-#include "libcoll/call/call.h"
+#include "libcoll/api/gpu_call.h"
 #include "libcoll/gpu/devices.h"
 
 /* One call's copies. */
 typedef struct colli_gpu_stage {
   colli_gpu *gpu;
-  int from, to;            /* the devices of input and result; COLLI_GPU_HOST: no copy */
+  colli_gpu_places at;
   colli_pinned *in, *out;  /* the copies, or NULL; the same if the call is in place */
   colli_gpu_piece input;   /* of no bytes: there is none to copy */
   colli_gpu_piece rest;    /* what is where the result goes and may stay in part, likewise */
@@ -17,14 +17,15 @@ typedef struct colli_gpu_stage {
   colli_gpu_piece whole; /* that piece, if it is one */
 } colli_gpu_stage;
 
-/* Whether one of a call's buffers is in GPU memory. */
-bool colli_gpu_touches(const coll_comm *comm, const colli_call *call);
+/* Finds out where a call's buffers are; whether one is in GPU memory. */
+bool colli_gpu_find(const coll_comm *comm, const colli_call *call, colli_gpu_places *places);
 
 /*
- * Describes the copies of a checked call, whose buffers may be in host memory, and takes memory for
- * them. On failure there is nothing to free. Errors: NO_MEMORY, SYSTEM, recorded.
+ * Describes the copies of a checked call with buffers in `places`, and takes memory for them. On
+ * failure there is nothing to free. Errors: NO_MEMORY, SYSTEM, recorded.
  */
-coll_status colli_gpu_stage_make(coll_comm *comm, const colli_call *call, colli_gpu_stage *stage);
+coll_status colli_gpu_stage_make(coll_comm *comm, const colli_call *call,
+                                 const colli_gpu_places *places, colli_gpu_stage *stage);
 void colli_gpu_stage_free(colli_gpu_stage *stage);
 
 /* As free, but the driver may still copy: the memory is kept until the communicator ends. */

@@ -25,7 +25,7 @@ static coll_status make_bell(coll_comm *comm) {
                              "coll_comm_fd() needs the progress thread, which notices ends of "
                              "operations between calls; set COLL_PROGRESS=on, or progress in "
                              "coll_config");
-  colli_family_share(comm->family, comm); /* a single rank has no such thread */
+  colli_family_share(comm->family, comm); /* a single rank may have no such thread */
   const int sys_errno = colli_bell_make(comm);
   if (sys_errno == 0)
     return COLL_OK;

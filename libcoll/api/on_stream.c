@@ -15,9 +15,9 @@
 #include "libcoll/progress/progress_thread.h"
 #include "libcoll/progress/wait.h"
 
-#define FINISH_NS       (10 * COLLI_NS_PER_S) /* the longest that a destroy waits for streams, */
-#define POLLS_PER_CHECK 64u
+#define FINISH_NS       (10 * COLLI_NS_PER_S)   /* the longest that a destroy waits for streams, */
 #define RELEASE_NS      (100 * COLLI_NS_PER_MS) /* and for the ends of graphs that were destroyed */
+#define POLLS_PER_CHECK 64u                     /* of the deadline of streams that are held */
 
 typedef struct stream_call {
   coll_request *request; /* persistent, on the copies */
@@ -247,7 +247,9 @@ static coll_status prepare(stream_batch *batch, coll_request **requests, int cou
     batch->calls[i].request = requests[i];
   for (int i = 0; i < count && status == COLL_OK; i++) {
     colli_call *call = requests[i]->kept;
-    status = colli_gpu_stage_make(comm, call, &batch->calls[i].stage);
+    colli_gpu_places places;
+    colli_gpu_find(comm, call, &places);
+    status = colli_gpu_stage_make(comm, call, &places, &batch->calls[i].stage);
     if (status == COLL_OK)
       colli_gpu_stage_use(&batch->calls[i].stage, call);
   }

@@ -160,8 +160,9 @@ static coll_status start_mrecv(coll_comm *comm, void *recvbuf, size_t count, col
   if (!*op)
     return refuse_request(comm, "mrecv");
   call.taken = from;
-  if (comm->gpu && colli_gpu_touches(comm, &call))
-    status = colli_gpu_call_start(comm, &call, NULL, *op, start_taken);
+  colli_gpu_places places;
+  if (comm->gpu && colli_gpu_find(comm, &call, &places))
+    status = colli_gpu_call_start(comm, &call, &places, NULL, *op, start_taken);
   else
     status = start_taken(comm, &call, NULL, *op);
   if (status != COLL_OK) {

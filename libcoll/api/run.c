@@ -87,8 +87,10 @@ static coll_status start_staged(coll_comm *comm, const colli_call *call, colli_p
 /* The same, whatever memory it is on. */
 static inline coll_status start_request(coll_comm *comm, const colli_call *call, colli_plan *plan,
                                         coll_request *op) {
-  if (__builtin_expect(comm->gpu != NULL, 0) && !call->on_host && colli_gpu_touches(comm, call))
-    return colli_gpu_call_start(comm, call, plan, op, start_staged);
+  colli_gpu_places places;
+  if (__builtin_expect(comm->gpu != NULL, 0) && !call->on_host &&
+      colli_gpu_find(comm, call, &places))
+    return colli_gpu_call_start(comm, call, &places, plan, op, start_staged);
   return start_on_host(comm, call, plan, op);
 }
 
@@ -193,8 +195,9 @@ static inline colli_plan *find_fast_plan(coll_comm *comm, const colli_call *call
     return NULL;
   if (comm->memory.first && plan->fastpath->longest > FASTPATH_BYTES)
     return NULL;
+  colli_gpu_places places;
   if (__builtin_expect(comm->gpu != NULL, 0) &&
-      (colli_streams_unstarted(comm) || colli_gpu_touches(comm, call)))
+      (colli_streams_unstarted(comm) || colli_gpu_find(comm, call, &places)))
     return NULL;
   return colli_call_plain(call, plan) ? plan : NULL;
 }

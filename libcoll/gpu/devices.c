@@ -40,7 +40,10 @@ coll_status colli_gpu_open(colli_gpu **out, const colli_log *log, coll_error *er
     free(gpu);
     return COLL_OK;
   }
-  if (gpu->cuda.device_get_count(&gpu->ndevices) != COLLI_CUDA_SUCCESS || gpu->ndevices == 0) {
+  const colli_cu_result result = gpu->cuda.device_get_count(&gpu->ndevices);
+  if (result != COLLI_CUDA_SUCCESS || gpu->ndevices == 0) {
+    colli_log_write(log, COLLI_LOG_INFO, "GPU memory cannot be used: %d devices, %s", gpu->ndevices,
+                    colli_cuda_result_name(&gpu->cuda, result));
     colli_cuda_close(&gpu->cuda);
     free(gpu);
     return COLL_OK;
@@ -225,6 +228,24 @@ static coll_status await(colli_gpu *gpu, int device, colli_cu_stream stream, uin
   return colli_gpu_fail(&gpu->cuda, error, "cuStreamQuery", device, result);
 }
 
+coll_status colli_gpu_put_copies(const colli_cuda *cuda, int device, colli_cu_stream stream,
+                                 colli_gpu_direction direction, const colli_gpu_piece *pieces,
+                                 size_t count, coll_error *error) {
+  const bool out = direction == COLLI_GPU_TO_DEVICE;
+  colli_cu_result result = COLLI_CUDA_SUCCESS;
+  for (size_t i = 0; i < count && result == COLLI_CUDA_SUCCESS; i++) {
+    const colli_cu_deviceptr at = (colli_cu_deviceptr)pieces[i].device;
+    if (pieces[i].bytes == 0)
+      continue;
+    result = out ? cuda->memcpy_htod_async(at, pieces[i].host, pieces[i].bytes, stream)
+                 : cuda->memcpy_dtoh_async(pieces[i].host, at, pieces[i].bytes, stream);
+  }
+  if (result == COLLI_CUDA_SUCCESS)
+    return COLL_OK;
+  return colli_gpu_fail(cuda, error, out ? "cuMemcpyHtoDAsync" : "cuMemcpyDtoHAsync", device,
+                        result);
+}
+
 coll_status colli_gpu_copy(colli_gpu *gpu, int device, colli_gpu_direction direction,
                            const colli_gpu_piece *pieces, size_t count, uint64_t timeout_ns,
                            coll_error *error) {
@@ -233,19 +254,8 @@ coll_status colli_gpu_copy(colli_gpu *gpu, int device, colli_gpu_direction direc
   if (status != COLL_OK)
     return status;
   const colli_cu_stream stream = gpu->devices[device].stream;
-  const bool out = direction == COLLI_GPU_TO_DEVICE;
-  colli_cu_result result = COLLI_CUDA_SUCCESS;
-  for (size_t i = 0; i < count && result == COLLI_CUDA_SUCCESS; i++) {
-    const colli_cu_deviceptr at = (colli_cu_deviceptr)pieces[i].device;
-    if (pieces[i].bytes == 0)
-      continue;
-    result = out ? gpu->cuda.memcpy_htod_async(at, pieces[i].host, pieces[i].bytes, stream)
-                 : gpu->cuda.memcpy_dtoh_async(pieces[i].host, at, pieces[i].bytes, stream);
-  }
-  if (result != COLLI_CUDA_SUCCESS)
-    status = colli_gpu_fail(&gpu->cuda, error, out ? "cuMemcpyHtoDAsync" : "cuMemcpyDtoHAsync",
-                            device, result);
-  else
+  status = colli_gpu_put_copies(&gpu->cuda, device, stream, direction, pieces, count, error);
+  if (status == COLL_OK)
     status = await(gpu, device, stream, timeout_ns, error);
   colli_gpu_leave(gpu, &before);
   return status;

@@ -76,6 +76,11 @@ typedef struct colli_gpu_piece {
 
 typedef enum colli_gpu_direction { COLLI_GPU_TO_HOST, COLLI_GPU_TO_DEVICE } colli_gpu_direction;
 
+/* Puts copies into a stream of the device, which is entered. Errors: SYSTEM. */
+coll_status colli_gpu_put_copies(const colli_cuda *cuda, int device, colli_cu_stream stream,
+                                 colli_gpu_direction direction, const colli_gpu_piece *pieces,
+                                 size_t count, coll_error *error);
+
 /*
  * Copies `count` pieces, and waits until they are there. Leaves the thread's context as it was. Any
  * thread. Errors: SYSTEM (the driver's error, with its name), TIMEOUT (the device does not answer

@@ -114,20 +114,8 @@ void colli_gpu_passage_close(colli_gpu_passage *passage) {
 
 coll_status colli_gpu_passage_copy(const colli_gpu_passage *passage, colli_gpu_direction direction,
                                    const colli_gpu_piece *pieces, size_t count, coll_error *error) {
-  const bool out = direction == COLLI_GPU_TO_DEVICE;
-  const colli_cuda *cuda = &passage->gpu->cuda;
-  colli_cu_result result = COLLI_CUDA_SUCCESS;
-  for (size_t i = 0; i < count && result == COLLI_CUDA_SUCCESS; i++) {
-    const colli_cu_deviceptr at = (colli_cu_deviceptr)pieces[i].device;
-    if (pieces[i].bytes == 0)
-      continue;
-    result = out ? cuda->memcpy_htod_async(at, pieces[i].host, pieces[i].bytes, passage->stream)
-                 : cuda->memcpy_dtoh_async(pieces[i].host, at, pieces[i].bytes, passage->stream);
-  }
-  if (result == COLLI_CUDA_SUCCESS)
-    return COLL_OK;
-  return colli_gpu_fail(cuda, error, out ? "cuMemcpyHtoDAsync" : "cuMemcpyDtoHAsync",
-                        passage->device, result);
+  return colli_gpu_put_copies(&passage->gpu->cuda, passage->device, passage->stream, direction,
+                              pieces, count, error);
 }
 
 /* The stream has come to the passage. A thread of the driver calls this. */

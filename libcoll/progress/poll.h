@@ -37,7 +37,7 @@ int colli_comm_watch(coll_comm *comm);
  * family, and handles control links. */
 void colli_comm_serve(coll_comm *comm);
 
-/* Whether any communicator has operations, messages or windows open. */
+/* Whether any communicator has operations, messages, windows or stream-ordered calls open. */
 bool colli_family_busy(const colli_family *family);
 
 /* Polls all communicators that have any: not 0 if something moved. */

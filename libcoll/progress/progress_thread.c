@@ -116,7 +116,7 @@ static bool is_crowded(const colli_family *family) {
 }
 
 /* Counts the public calls since it did so last. *neglected: a communicator with operations in
- * flight had none. */
+ * flight had none, or streams wait for one. */
 static unsigned count_calls(const colli_family *family, bool *neglected) {
   unsigned count = 0;
   *neglected = false;
