@@ -3,12 +3,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "libcoll/api/run.h"
 #include "libcoll/base/error.h"
 #include "libcoll/comm/comm.h"
 #include "libcoll/progress/doorbell.h"
 #include "libcoll/progress/enter.h"
 #include "libcoll/progress/progress_thread.h"
+#include "libcoll/run/run.h"
 
 coll_status coll_comm_rank(const coll_comm *comm, int *rank) {
   if (!comm || !rank)

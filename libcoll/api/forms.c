@@ -1,10 +1,10 @@
 /* forms.c: the four forms of each operation of coll_collectives.h and coll_p2p.h. */
 #include "libcoll/api/message.h"
-#include "libcoll/api/on_stream.h"
-#include "libcoll/api/run.h"
 #include "libcoll/api/typed.h"
 #include "libcoll/comm/comm.h"
 #include "libcoll/progress/enter.h"
+#include "libcoll/run/run.h"
+#include "libcoll/stream/on_stream.h"
 
 /* Blocking form: `run_call` is colli_call_run or colli_typed_run. */
 static inline coll_status run_blocking(coll_comm *comm, const colli_call *call,

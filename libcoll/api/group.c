@@ -1,12 +1,12 @@
 /* group.c: coll_group_start(), coll_group_end() and coll_group_iend(): calls that are kept until
  * the end of a group, and started together. */
-#include "libcoll/api/on_stream.h"
-#include "libcoll/api/request.h"
-#include "libcoll/api/run.h"
 #include "libcoll/comm/comm.h"
 #include "libcoll/comm/completion.h"
 #include "libcoll/comm/pool.h"
 #include "libcoll/progress/enter.h"
+#include "libcoll/run/request.h"
+#include "libcoll/run/run.h"
+#include "libcoll/stream/on_stream.h"
 
 /* Starts all calls, up to the first that fails. *started: how many did not. */
 static coll_status start_all(coll_comm *comm, colli_group *group, int *started) {

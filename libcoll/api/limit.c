@@ -1,7 +1,7 @@
 /* limit.c: limits of single operations, which libcoll/progress/poll.c enforces. */
-#include "libcoll/api/request.h"
 #include "libcoll/comm/comm.h"
 #include "libcoll/progress/enter.h"
+#include "libcoll/run/request.h"
 
 /* Sets the limit of a request or, if it is a group's, of the operations in it. */
 static void set_limit(coll_comm *comm, const coll_request *request, int timeout_ms) {

@@ -6,8 +6,6 @@
  */
 #include "libcoll/api/message.h"
 
-#include "libcoll/api/p2p_call.h"
-#include "libcoll/api/run.h"
 #include "libcoll/base/names.h"
 #include "libcoll/comm/comm.h"
 #include "libcoll/comm/completion.h"
@@ -17,6 +15,8 @@
 #include "libcoll/p2p/p2p_tag.h"
 #include "libcoll/progress/enter.h"
 #include "libcoll/progress/poll.h"
+#include "libcoll/run/p2p_call.h"
+#include "libcoll/run/run.h"
 
 #define RECV_POLLS     64u /* of a blocking receive, 1 to 2 us, before it becomes an operation */
 #define CALLS_PER_POLL 8u  /* while operations are in flight */

@@ -1,10 +1,10 @@
 /* notify.c: what tells a program that waits elsewhere, or a thread that waits here. */
 #include <string.h>
 
-#include "libcoll/api/request.h"
 #include "libcoll/comm/completion.h"
 #include "libcoll/progress/doorbell.h"
 #include "libcoll/progress/enter.h"
+#include "libcoll/run/request.h"
 
 coll_status coll_wake(coll_comm *comm) {
   if (!comm)

@@ -1,16 +1,16 @@
 /* probe.c: coll_probe(), and receiving what it took. */
 #include <sched.h>
 
-#include "libcoll/api/gpu_call.h"
-#include "libcoll/api/gpu_stage.h"
-#include "libcoll/api/p2p_call.h"
-#include "libcoll/api/request.h"
-#include "libcoll/api/run.h"
 #include "libcoll/comm/comm.h"
 #include "libcoll/comm/pool.h"
 #include "libcoll/p2p/p2p_tag.h"
 #include "libcoll/progress/enter.h"
 #include "libcoll/progress/wait.h"
+#include "libcoll/run/gpu_call.h"
+#include "libcoll/run/gpu_stage.h"
+#include "libcoll/run/p2p_call.h"
+#include "libcoll/run/request.h"
+#include "libcoll/run/run.h"
 
 #define PROBES_BEFORE_YIELD 16 /* fruitless ones in a row, where ranks outnumber cores */
 

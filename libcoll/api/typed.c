@@ -3,9 +3,9 @@
 
 #include <stdlib.h>
 
-#include "libcoll/api/run.h"
 #include "libcoll/base/names.h"
 #include "libcoll/comm/comm.h"
+#include "libcoll/run/run.h"
 
 /* What the caller gives for one side: of a call, its "send" or its "recv" tables. */
 typedef struct side {

@@ -5,10 +5,10 @@
  */
 #include <stdlib.h>
 
-#include "libcoll/api/request.h"
 #include "libcoll/progress/enter.h"
 #include "libcoll/progress/poll.h"
 #include "libcoll/progress/wait.h"
+#include "libcoll/run/request.h"
 
 #define COMMS_ON_STACK 16
 

@@ -1,13 +1,13 @@
 /* window.c: creates and ends windows, which are collective calls. */
 #include <stdlib.h>
 
-#include "libcoll/api/run.h"
 #include "libcoll/comm/comm.h"
 #include "libcoll/comm/pool.h"
 #include "libcoll/p2p/p2p_tag.h"
 #include "libcoll/p2p/window.h"
 #include "libcoll/progress/enter.h"
 #include "libcoll/progress/wait.h"
+#include "libcoll/run/run.h"
 
 /* A window that no other rank knows yet, or NULL if out of memory. */
 static coll_window *make_window(coll_comm *comm, void *base, size_t bytes) {

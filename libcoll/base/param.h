@@ -43,6 +43,8 @@ typedef enum colli_param_id {
   COLLI_PARAM_TLS,               /* COLL_TLS */
   COLLI_PARAM_SLOT_BYTES,        /* COLL_SLOT_BYTES */
   COLLI_PARAM_SLOT_COUNT,        /* COLL_SLOT_COUNT */
+  COLLI_PARAM_GPU_MODE,          /* COLL_GPU_MODE: colli_gpu_mode */
+  COLLI_PARAM_GPU_SLOT_BYTES,    /* COLL_GPU_SLOT_BYTES */
   COLLI_PARAM_TOPO_FILE,         /* COLL_TOPO_FILE */
   COLLI_PARAM_FAULT,             /* COLL_FAULT: the fault decorator */
   COLLI_PARAM_SSH,               /* COLL_SSH: collrun */
@@ -69,7 +71,7 @@ typedef enum colli_data_check {
   COLLI_DATA_CHECK_MAC
 } colli_data_check;
 
-/* The words of COLL_CHECK_FINITE: libcoll/api/check_finite.h. */
+/* The words of COLL_CHECK_FINITE: libcoll/run/check_finite.h. */
 typedef enum colli_finite_check {
   COLLI_CHECK_FINITE_OFF,
   COLLI_CHECK_FINITE_WARN,

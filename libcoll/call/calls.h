@@ -94,6 +94,9 @@ void colli_call_connect(const colli_calls *calls, colli_plan *plan, coll_request
 const char *colli_call_prepare(colli_calls *calls, const colli_call *call, const colli_plan *plan,
                                coll_request *op);
 
+/* A checksum of the tables of counts that all ranks have, so that ranks notice a disagreement. */
+size_t colli_call_blocks_number(const colli_calls *calls, const size_t *counts);
+
 /*
  * Copies the tables of a persistent call into memory of its request, and makes the call point to
  * the copies; false if out of memory.

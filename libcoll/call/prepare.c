@@ -66,8 +66,7 @@ bool colli_call_keep_blocks(const colli_calls *calls, colli_call *call, coll_req
   return true;
 }
 
-/* A checksum of the tables of counts that all ranks have, so that ranks notice a disagreement. */
-static size_t blocks_number(const colli_calls *calls, const size_t *counts) {
+size_t colli_call_blocks_number(const colli_calls *calls, const size_t *counts) {
   uint64_t hash = 0xcbf29ce484222325ull;
   for (int rank = 0; rank < calls->exec->nranks; rank++)
     hash = (hash ^ counts[rank]) * 0x100000001b3ull;
@@ -166,7 +165,7 @@ static bool prepare_blocks(const colli_calls *calls, const colli_call *call, con
                                &calls->plans.limits);
   if (call->coll == COLLI_ALLGATHER || call->coll == COLLI_REDUCE_SCATTER)
     colli_tag_put(&op->tag, colli_tag_count_field(&op->tag),
-                  blocks_number(calls, call->out_counts));
+                  colli_call_blocks_number(calls, call->out_counts));
   bool own_in = call->coll == COLLI_ALLGATHER || call->coll == COLLI_GATHER;
   bool own_out = call->coll == COLLI_REDUCE_SCATTER || call->coll == COLLI_SCATTER;
   op->in_first = own_in ? blocks.in_first[rank] : 0;

@@ -25,8 +25,12 @@ coll_tag colli_tag_make(colli_coll coll, bool varying, size_t count, int type, u
 
 /* The name of the call behind an all-gather that makes a communicator or window, or NULL. */
 static const char *maker_name(colli_coll coll, unsigned makes) {
-  static const char *const names[COLLI_MAKES_COUNT] = {
-      NULL, "coll_comm_split()", "coll_comm_dup()", "coll_comm_subset()", "coll_window_create()"};
+  static const char *const names[COLLI_MAKES_COUNT] = {NULL,
+                                                       "coll_comm_split()",
+                                                       "coll_comm_dup()",
+                                                       "coll_comm_subset()",
+                                                       "coll_window_create()",
+                                                       "coll_comm_use_gpu()"};
   return coll == COLLI_ALLGATHER && makes < COLLI_MAKES_COUNT ? names[makes] : NULL;
 }
 

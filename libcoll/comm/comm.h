@@ -8,6 +8,7 @@
 #include "libcoll/base/clock.h"
 #include "libcoll/base/fork.h"
 #include "libcoll/call/calls.h"
+#include "libcoll/comm/direct.h"
 #include "libcoll/comm/family.h"
 #include "libcoll/comm/mux/mux.h"
 #include "libcoll/comm/shrink_state.h"
@@ -123,6 +124,7 @@ struct coll_comm {
   colli_world world;
   colli_gpu *gpu;           /* the family's, or NULL: the program does not use CUDA */
   colli_streams *streams;   /* stream-ordered calls; NULL: there was none */
+  colli_direct *direct;     /* NULL: those are staged */
   struct colli_attr *attrs; /* api/attr.c */
   colli_exec exec;
   colli_p2p p2p;

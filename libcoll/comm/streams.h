@@ -1,4 +1,4 @@
-/* streams.h: a communicator's stream-ordered calls that are under way: api/on_stream.c. */
+/* streams.h: a communicator's stream-ordered calls that are under way: stream/on_stream.c. */
 #ifndef COLLI_COMM_STREAMS_H
 #define COLLI_COMM_STREAMS_H
 

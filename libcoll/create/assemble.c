@@ -7,8 +7,6 @@
 #include <unistd.h>
 
 #include "libcoll/api/attr.h"
-#include "libcoll/api/on_stream.h"
-#include "libcoll/api/p2p_call.h"
 #include "libcoll/base/assert.h"
 #include "libcoll/base/error.h"
 #include "libcoll/comm/comm.h"
@@ -24,6 +22,9 @@
 #include "libcoll/progress/outsider.h"
 #include "libcoll/progress/progress_thread.h"
 #include "libcoll/progress/visit.h"
+#include "libcoll/run/p2p_call.h"
+#include "libcoll/stream/direct.h"
+#include "libcoll/stream/on_stream.h"
 #include "libcoll/tuning/locality.h"
 
 coll_comm *colli_comm_new(void) {
@@ -64,6 +65,7 @@ coll_status colli_comm_open(const colli_assembly *assembly, coll_comm **out, col
   comm->log = family->log;
   comm->world = assembly->world;
   comm->gpu = family->gpu;
+  info->gpu = colli_direct_wanted(comm);
   memcpy(comm->host, family->host, sizeof(comm->host));
   snprintf(comm->name, sizeof(comm->name), "world");
   memcpy(family->name, comm->name, sizeof(family->name));
@@ -278,7 +280,9 @@ static coll_status take_apart(coll_comm *comm) {
                     "or graphs that have such calls still exist; they go on without a result, and "
                     "their memory is not given back");
     family->gpu = NULL;
+    comm->direct = NULL;
   }
+  colli_direct_leave(comm);
   const bool waits = comm->uid == 0 || comm->exec.oldest || comm->p2p.busy > 0;
   if (waits && comm->shown && comm->failure.wait_reports && comm->failure.left &&
       comm->failure.lost && comm->failure.silent) /* else it was never made */

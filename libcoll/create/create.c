@@ -13,6 +13,8 @@
 #include "libcoll/create/assemble.h"
 #include "libcoll/net/auth.h"
 #include "libcoll/net/door.h"
+#include "libcoll/progress/enter.h"
+#include "libcoll/stream/direct.h"
 #include "libcoll/wireup/listeners.h"
 #include "transports/registry.h"
 
@@ -193,6 +195,21 @@ static coll_status try_proofs(const colli_id *id, coll_error *error) {
                          "out of memory for the handshakes with other ranks; see ulimit -v");
 }
 
+/* Shares GPU memory if all ranks may. If that fails, calls in streams are staged; if a rank died
+ * meanwhile, the next call tells. */
+static void use_gpus(coll_comm *comm) {
+  for (int rank = 0; rank < comm->nranks; rank++)
+    if (!comm->table[rank].gpu)
+      return;
+  if (colli_call_enter(comm) != COLL_OK)
+    return;
+  if (colli_direct_join(comm) != COLL_OK && comm->failure.status == COLL_OK) {
+    colli_log_write(&comm->log, COLLI_LOG_INFO, "%s", comm->failure.error.message);
+    colli_error_clear(&comm->failure.error);
+  }
+  colli_call_leave(comm);
+}
+
 /* Creates a communicator by meeting the other ranks at the id's listener. */
 coll_status colli_create(coll_comm **comm, const colli_id *id, int nranks, int rank,
                          colli_settings *settings, colli_lifelines *lifelines) {
@@ -232,6 +249,8 @@ coll_status colli_create(coll_comm **comm, const colli_id *id, int nranks, int r
   colli_trace_set_time((*comm)->family->trace, &used->time);
   status = colli_comm_join(comm, table, ctrl, error);
   free(table);
+  if (status == COLL_OK && !lifelines)
+    use_gpus(*comm);
   return status;
 }
 

@@ -11,12 +11,12 @@
  */
 #include <stdlib.h>
 
-#include "libcoll/api/p2p_call.h"
-#include "libcoll/api/run.h"
 #include "libcoll/base/assert.h"
 #include "libcoll/comm/pool.h"
 #include "libcoll/create/split_parts.h"
 #include "libcoll/progress/enter.h"
+#include "libcoll/run/p2p_call.h"
+#include "libcoll/run/run.h"
 
 /* The exchange of records; ranks and records in the order of the list. */
 typedef struct exchange {

@@ -4,11 +4,11 @@
  * One all-gather of these tells each rank all that it needs. The simulator, where nobody may wait,
  * calls the parts one by one.
  */
-#include "libcoll/api/run.h"
 #include "libcoll/base/assert.h"
 #include "libcoll/base/error.h"
 #include "libcoll/create/split_parts.h"
 #include "libcoll/progress/enter.h"
+#include "libcoll/run/run.h"
 
 /* Checks that all ranks gave the same list; other calls differ in the all-gather's tag. */
 static coll_status check_agreement(const colli_split *split) {

@@ -18,7 +18,9 @@
 
 /* Fills in which operation a record is about. */
 void colli_comm_record_operation(coll_error *record, const coll_request *op) {
-  const char *name = op->coll != COLLI_SENDRECV ? colli_coll_name(op->coll) : op->name;
+  /* Not op->coll, which is a barrier where ranks only meet. */
+  const colli_coll coll = (colli_coll)colli_tag_get(&op->tag, COLLI_TAG_COLL);
+  const char *name = coll != COLLI_SENDRECV ? colli_coll_name(coll) : op->name;
   record->sequence = op->sequence;
   snprintf(record->operation, sizeof(record->operation), "%s", name);
 }

@@ -153,13 +153,17 @@ static void describe_mismatch(const coll_comm *comm, char *text, size_t bytes, c
     const bool lengths =
         colli_tag_get(mine, COLLI_TAG_VARYING) &&
         colli_tag_get(mine, COLLI_TAG_ALGO) == colli_tag_get(theirs, COLLI_TAG_ALGO);
+    const bool direct = colli_tag_get(mine, COLLI_TAG_ALGO) == COLLI_TAG_ALGO_DIRECT ||
+                        colli_tag_get(theirs, COLLI_TAG_ALGO) == COLLI_TAG_ALGO_DIRECT;
     snprintf(text, bytes, "ranks %d (host %s) and %d (host %s) made the same call, %s, but %s",
              comm->rank, comm->host, peer, comm->table[peer].host, colli_tag_text(mine, a),
-             lengths ? "one sends a block that is longer or shorter than the other expects; "
-                       "compare their counts and types"
-                     : "chose different algorithms for it; set COLL_ALGO and COLL_SLOT_* to the "
-                       "same on all ranks, and use a tuner (COLL_TUNER) that gives all ranks the "
-                       "same answer");
+             direct ? "not all of them in a stream, or not all of them captured; where GPUs share "
+                      "memory (docs/gpu.md) all ranks must use the same form"
+             : lengths ? "one sends a block that is longer or shorter than the other expects; "
+                         "compare their counts and types"
+                       : "chose different algorithms for it; set COLL_ALGO and COLL_SLOT_* to the "
+                         "same on all ranks, and use a tuner (COLL_TUNER) that gives all ranks the "
+                         "same answer");
     return;
   }
   snprintf(

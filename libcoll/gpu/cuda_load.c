@@ -109,3 +109,15 @@ const char *colli_cuda_result_text(const colli_cuda *cuda, colli_cu_result resul
       cuda->get_error_string && cuda->get_error_string(result, &text) == COLLI_CUDA_SUCCESS;
   return known && text ? text : "no description";
 }
+
+coll_status colli_cuda_fail(const colli_cuda *cuda, coll_error *error, const char *function,
+                            int device, colli_cu_result result) {
+  colli_error_set(error, COLL_ERR_SYSTEM, NULL,
+                  "%s on GPU %d failed with error %d, %s (%s); a kernel of the program may have "
+                  "failed before, which compute-sanitizer shows",
+                  function, device, result, colli_cuda_result_name(cuda, result),
+                  colli_cuda_result_text(cuda, result));
+  if (error)
+    strncpy(error->syscall, function, sizeof(error->syscall) - 1);
+  return COLL_ERR_SYSTEM;
+}

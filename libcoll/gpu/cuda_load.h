@@ -44,4 +44,8 @@ const char *colli_cuda_result_name(const colli_cuda *cuda, colli_cu_result resul
  * "no description". Never NULL. */
 const char *colli_cuda_result_text(const colli_cuda *cuda, colli_cu_result result);
 
+/* Fills in the record of a function of the driver that failed; returns SYSTEM. */
+coll_status colli_cuda_fail(const colli_cuda *cuda, coll_error *error, const char *function,
+                            int device, colli_cu_result result);
+
 #endif

@@ -67,6 +67,7 @@ void colli_gpu_close(colli_gpu *gpu) {
     colli_gpu_leave(gpu, &before);
   for (int i = 0; i < gpu->ndevices; i++) {
     if (gpu->devices[i].stream && colli_gpu_enter(gpu, i, &before, NULL) == COLL_OK) {
+      colli_gpu_programs_free(&gpu->cuda, gpu->devices[i].programs);
       gpu->cuda.stream_destroy(gpu->devices[i].stream);
       colli_gpu_leave(gpu, &before);
     }
@@ -131,7 +132,7 @@ colli_pinned *colli_gpu_take_pinned(colli_gpu *gpu, size_t bytes, coll_error *er
     colli_error_set(error, COLL_ERR_NO_MEMORY, NULL,
                     "out of memory for %zu bytes of pinned host memory; see ulimit -v", bytes);
   else if (!block)
-    colli_gpu_fail(&gpu->cuda, error, "cuMemHostAlloc", 0, result);
+    colli_cuda_fail(&gpu->cuda, error, "cuMemHostAlloc", 0, result);
   return block;
 }
 
@@ -143,18 +144,6 @@ void colli_gpu_put_pinned(colli_gpu *gpu, colli_pinned *block) {
 
 /* ---- the thread's context -------------------------------------------------------------------- */
 
-coll_status colli_gpu_fail(const colli_cuda *cuda, coll_error *error, const char *function,
-                           int device, colli_cu_result result) {
-  colli_error_set(error, COLL_ERR_SYSTEM, NULL,
-                  "%s on GPU %d failed with error %d, %s (%s); a kernel of the program may have "
-                  "failed before, which compute-sanitizer shows",
-                  function, device, result, colli_cuda_result_name(cuda, result),
-                  colli_cuda_result_text(cuda, result));
-  if (error)
-    strncpy(error->syscall, function, sizeof(error->syscall) - 1);
-  return COLL_ERR_SYSTEM;
-}
-
 /* Makes what a device needs when it is first used, with the mutex; its context becomes current. */
 static coll_status ready_device(colli_gpu *gpu, int device, coll_error *error) {
   colli_gpu_device *it = &gpu->devices[device];
@@ -163,15 +152,15 @@ static coll_status ready_device(colli_gpu *gpu, int device, coll_error *error) {
   if (!it->context)
     result = cuda->primary_ctx_retain(&it->context, device);
   if (result != COLLI_CUDA_SUCCESS)
-    return colli_gpu_fail(&gpu->cuda, error, "cuDevicePrimaryCtxRetain", device, result);
+    return colli_cuda_fail(&gpu->cuda, error, "cuDevicePrimaryCtxRetain", device, result);
   result = cuda->ctx_set_current(it->context);
   if (result != COLLI_CUDA_SUCCESS)
-    return colli_gpu_fail(&gpu->cuda, error, "cuCtxSetCurrent", device, result);
+    return colli_cuda_fail(&gpu->cuda, error, "cuCtxSetCurrent", device, result);
   if (!it->stream)
     result = cuda->stream_create(&it->stream, COLLI_CU_STREAM_NON_BLOCKING, 0);
   return result == COLLI_CUDA_SUCCESS
              ? COLL_OK
-             : colli_gpu_fail(&gpu->cuda, error, "cuStreamCreateWithPriority", device, result);
+             : colli_cuda_fail(&gpu->cuda, error, "cuStreamCreateWithPriority", device, result);
 }
 
 coll_status colli_gpu_enter(colli_gpu *gpu, int device, colli_gpu_thread *before,
@@ -180,10 +169,10 @@ coll_status colli_gpu_enter(colli_gpu *gpu, int device, colli_gpu_thread *before
   *before = (colli_gpu_thread){.mode = COLLI_CU_STREAM_CAPTURE_MODE_RELAXED};
   colli_cu_result result = gpu->cuda.ctx_get_current(&before->context);
   if (result != COLLI_CUDA_SUCCESS)
-    return colli_gpu_fail(&gpu->cuda, error, "cuCtxGetCurrent", device, result);
+    return colli_cuda_fail(&gpu->cuda, error, "cuCtxGetCurrent", device, result);
   result = gpu->cuda.exchange_capture_mode(&before->mode);
   if (result != COLLI_CUDA_SUCCESS)
-    return colli_gpu_fail(&gpu->cuda, error, "cuThreadExchangeStreamCaptureMode", device, result);
+    return colli_cuda_fail(&gpu->cuda, error, "cuThreadExchangeStreamCaptureMode", device, result);
   if (device == COLLI_GPU_CURRENT && before->context)
     return COLL_OK;
   if (device == COLLI_GPU_CURRENT)
@@ -201,6 +190,22 @@ void colli_gpu_leave(colli_gpu *gpu, colli_gpu_thread *before) {
   gpu->cuda.exchange_capture_mode(&before->mode);
   if (before->changed)
     gpu->cuda.ctx_set_current(before->context);
+}
+
+coll_status colli_gpu_get_programs(colli_gpu *gpu, int device, const colli_gpu_programs **programs,
+                                   coll_error *error) {
+  colli_gpu_thread before;
+  coll_status status = colli_gpu_enter(gpu, device, &before, error);
+  if (status != COLL_OK)
+    return status;
+  pthread_mutex_lock(&gpu->mutex);
+  colli_gpu_device *it = &gpu->devices[device];
+  if (!it->programs)
+    status = colli_gpu_programs_load(&gpu->cuda, device, &it->programs, error);
+  *programs = it->programs;
+  pthread_mutex_unlock(&gpu->mutex);
+  colli_gpu_leave(gpu, &before);
+  return status;
 }
 
 /* ---- copies ---------------------------------------------------------------------------------- */
@@ -225,7 +230,7 @@ static coll_status await(colli_gpu *gpu, int device, colli_cu_stream stream, uin
   if (result == COLLI_CUDA_SUCCESS)
     return COLL_OK;
   gpu->cuda.stream_synchronize(stream); /* nothing uses the buffers any more when this returns */
-  return colli_gpu_fail(&gpu->cuda, error, "cuStreamQuery", device, result);
+  return colli_cuda_fail(&gpu->cuda, error, "cuStreamQuery", device, result);
 }
 
 coll_status colli_gpu_put_copies(const colli_cuda *cuda, int device, colli_cu_stream stream,
@@ -242,8 +247,8 @@ coll_status colli_gpu_put_copies(const colli_cuda *cuda, int device, colli_cu_st
   }
   if (result == COLLI_CUDA_SUCCESS)
     return COLL_OK;
-  return colli_gpu_fail(cuda, error, out ? "cuMemcpyHtoDAsync" : "cuMemcpyDtoHAsync", device,
-                        result);
+  return colli_cuda_fail(cuda, error, out ? "cuMemcpyHtoDAsync" : "cuMemcpyDtoHAsync", device,
+                         result);
 }
 
 coll_status colli_gpu_copy(colli_gpu *gpu, int device, colli_gpu_direction direction,

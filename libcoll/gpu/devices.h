@@ -11,6 +11,7 @@
 #include "libcoll/base/log.h"
 #include "libcoll/gpu/cuda_load.h"
 #include "libcoll/gpu/pinned.h"
+#include "libcoll/gpu/programs.h"
 
 #define COLLI_GPU_DEVICES 64
 #define COLLI_GPU_HOST    (-1) /* instead of a device's number: host memory */
@@ -22,6 +23,7 @@
 typedef struct colli_gpu_device {
   colli_cu_context context; /* the primary one, retained; NULL: not yet */
   colli_cu_stream stream;   /* for copies; it waits for no other */
+  colli_gpu_programs *programs;
 } colli_gpu_device;
 
 typedef struct colli_gpu {
@@ -63,9 +65,10 @@ coll_status colli_gpu_enter(colli_gpu *gpu, int device, colli_gpu_thread *before
                             coll_error *error);
 void colli_gpu_leave(colli_gpu *gpu, colli_gpu_thread *before);
 
-/* Fills in the record of a function of the driver that failed; returns SYSTEM. */
-coll_status colli_gpu_fail(const colli_cuda *cuda, coll_error *error, const char *function,
-                           int device, colli_cu_result result);
+/* The kernels of a device, loaded when they are first asked for. Any thread. Errors: those of
+ * colli_gpu_programs_load(). */
+coll_status colli_gpu_get_programs(colli_gpu *gpu, int device, const colli_gpu_programs **programs,
+                                   coll_error *error);
 
 /* One copy of several between host and device. */
 typedef struct colli_gpu_piece {

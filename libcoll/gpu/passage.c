@@ -47,7 +47,7 @@ coll_status colli_gpu_passage_enter(const colli_gpu_passage *passage, colli_gpu_
   if (result == COLLI_CUDA_SUCCESS)
     return COLL_OK;
   colli_gpu_leave(passage->gpu, before);
-  return colli_gpu_fail(cuda, error, "cuCtxSetCurrent", passage->device, result);
+  return colli_cuda_fail(cuda, error, "cuCtxSetCurrent", passage->device, result);
 }
 
 coll_status colli_gpu_passage_open(colli_gpu *gpu, void *stream, colli_gpu_passage *passage,
@@ -103,7 +103,7 @@ coll_status colli_gpu_passage_join_capture(colli_gpu_passage *passage, coll_erro
   }
   if (result == COLLI_CUDA_SUCCESS)
     return COLL_OK;
-  return colli_gpu_fail(cuda, error, function, passage->device, result);
+  return colli_cuda_fail(cuda, error, function, passage->device, result);
 }
 
 void colli_gpu_passage_close(colli_gpu_passage *passage) {
@@ -123,6 +123,7 @@ static void note_reached(void *arg) {
   colli_gpu_passage *passage = arg;
   pthread_mutex_lock(&passage->gpu->wakes);
   passage->arrival = ++passage->gpu->arrivals;
+  passage->come++;
   atomic_store(&passage->reached, true);
   if (passage->on_reached)
     passage->on_reached(passage->arg);
@@ -134,6 +135,7 @@ static void note_reached(void *arg) {
 /* The stream has left it. */
 static void note_left(void *arg) {
   colli_gpu_passage *passage = arg;
+  passage->come = 0;
   atomic_store(&passage->left, true);
 }
 
@@ -157,7 +159,7 @@ coll_status colli_gpu_passage_wait(colli_gpu_passage *passage, coll_error *error
   }
   if (result == COLLI_CUDA_SUCCESS)
     return COLL_OK;
-  return colli_gpu_fail(cuda, error, function, passage->device, result);
+  return colli_cuda_fail(cuda, error, function, passage->device, result);
 }
 
 coll_status colli_gpu_passage_end(colli_gpu_passage *passage, coll_error *error) {
@@ -165,7 +167,7 @@ coll_status colli_gpu_passage_end(colli_gpu_passage *passage, coll_error *error)
   const colli_cu_result result = cuda->launch_host_func(passage->stream, note_left, passage);
   if (result == COLLI_CUDA_SUCCESS)
     return COLL_OK;
-  return colli_gpu_fail(cuda, error, "cuLaunchHostFunc", passage->device, result);
+  return colli_cuda_fail(cuda, error, "cuLaunchHostFunc", passage->device, result);
 }
 
 void colli_gpu_passage_abandon(colli_gpu_passage *passage) {

@@ -5,6 +5,8 @@
  *   copies to the host -> host function "reached" -> wait until answer is 1 -> answer = 0
  *                      -> copies to the device -> host function "left"
  *
+ * It may wait several times before it leaves.
+ *
  * If the stream is captured, this becomes a part of a graph, and happens each time that it is
  * launched.
  *
@@ -25,7 +27,8 @@ typedef struct colli_gpu_passage {
   colli_cu_context context; /* the stream's */
   colli_cu_stream stream;
   colli_pinned *answer;          /* a word */
-  atomic_bool reached;           /* the stream has come here: the inputs are on the host */
+  atomic_bool reached;           /* the stream has come to a wait: what was before it is done */
+  unsigned come;                 /* how often it has since it last left; for on_reached only */
   uint64_t arrival;              /* a number that grows each time that some stream comes */
   atomic_bool left;              /* the results are on the device */
   bool captured;                 /* in a graph */

@@ -57,6 +57,10 @@ typedef struct colli_tag_field {
 #define COLLI_TAG_P2P_KIND       COLLI_TAG_OP
 #define COLLI_TAG_P2P_NUMBER     ((colli_tag_field){2, 24, 32})
 
+/* The algorithm of calls whose messages only say that a rank has come, because data moves by itself;
+ * where in the call it has come is in place of the passes. */
+#define COLLI_TAG_ALGO_DIRECT 255
+
 /* The type: its size is in COLLI_TAG_USER_TYPE, or if that is too short for it in
  * COLLI_TAG_LONG_TYPE. A vector has at most 2^47 bytes, so that 32 bits are enough for the count of
  * such elements. */
@@ -73,6 +77,7 @@ typedef enum colli_makes {
   COLLI_MAKES_DUP,
   COLLI_MAKES_SUBSET,
   COLLI_MAKES_WINDOW,
+  COLLI_MAKES_DIRECT,
   COLLI_MAKES_COUNT
 } colli_makes;
 

@@ -32,7 +32,7 @@ const char *boot_record_check(colli_rank_info *info) {
     return "transports";
   if (info->deterministic > COLL_DETERMINISTIC_ORDERED ||
       info->accumulate > COLL_ACCUMULATE_FLOAT32 ||
-      info->data_check > colli_param_table[COLLI_PARAM_DATA_CHECK].max)
+      info->data_check > colli_param_table[COLLI_PARAM_DATA_CHECK].max || info->gpu > 1)
     return "settings";
   if (!costs_sound(&info->calibration))
     return "costs";

@@ -20,7 +20,7 @@ for ptx in "$kernels"/*.ptx; do
     /^\.visible \.entry/ { name = $3; loads = stores = 0 }
     /ld\.global\.v4\.u32/ { loads++ }
     /st\.global\.v4\.u32/ { stores++ }
-    /^}/ && !(loads && stores) { print file ": " name " does not move 16 bytes at a time"; bad = 1 }
+    /^}/ && name !~ /^coll_meet/ && !(loads && stores) { print file ": " name " does not move 16 bytes at a time"; bad = 1 }
     END { exit bad }' "$ptx" >&2 || exit 1
 done
 

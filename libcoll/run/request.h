@@ -1,6 +1,6 @@
 /* request.h: what tests and waits for requests share. */
-#ifndef COLLI_API_REQUEST_H
-#define COLLI_API_REQUEST_H
+#ifndef COLLI_RUN_REQUEST_H
+#define COLLI_RUN_REQUEST_H
 
 #include "libcoll/base/assert.h"
 #include "libcoll/comm/pool.h"

@@ -1,12 +1,9 @@
 /* run.c: turns calls into requests and runs them: blocking, nonblocking, persistent. */
-#include "libcoll/api/run.h"
+#include "libcoll/run/run.h"
 
 #include <stdlib.h>
 
-#include "libcoll/api/check_finite.h"
-#include "libcoll/api/gpu_call.h"
-#include "libcoll/api/gpu_stage.h"
-#include "libcoll/api/p2p_call.h"
+#include "libcoll/call/tag.h"
 #include "libcoll/comm/comm.h"
 #include "libcoll/comm/pool.h"
 #include "libcoll/exec/connect.h"
@@ -16,6 +13,10 @@
 #include "libcoll/progress/enter.h"
 #include "libcoll/progress/progress_thread.h"
 #include "libcoll/progress/wait.h"
+#include "libcoll/run/check_finite.h"
+#include "libcoll/run/gpu_call.h"
+#include "libcoll/run/gpu_stage.h"
+#include "libcoll/run/p2p_call.h"
 
 #define FASTPATH_POLLS 64u   /* for each message, 1 to 2 us: ranks come at the same time */
 #define FASTPATH_BYTES 8192u /* messages up to this size are never sent by reference */
@@ -343,6 +344,37 @@ coll_status colli_call_start_again(coll_comm *comm, coll_request *op) {
     status = start_request(comm, op->kept, plan, op);
   if (status != COLL_OK)
     return status;
+  op->active = true;
+  poll_once(comm);
+  return COLL_OK;
+}
+
+/* The tag of a call whose ranks only meet, for the `place`-th time. */
+static coll_tag meeting_tag(const coll_comm *comm, const colli_call *call, unsigned place) {
+  const size_t count =
+      call->varying ? colli_call_blocks_number(&comm->calls, call->out_counts) : call->count;
+  return colli_tag_make(call->coll, call->varying, call->coll == COLLI_BARRIER ? 0 : count,
+                        call->type, colli_user_op_code(call->op), call->root, comm->calls.sequence,
+                        COLLI_TAG_ALGO_DIRECT, (int)(place & 0xffffff));
+}
+
+coll_status colli_call_meet(coll_comm *comm, coll_request *op, unsigned place) {
+  const colli_call barrier = {
+      .name = op->kept->name, .coll = COLLI_BARRIER, .type = COLL_INT8, .on_host = true};
+  colli_plan *plan = NULL;
+  coll_status status = check_usable(comm);
+  if (status == COLL_OK)
+    status = check_call(comm, &barrier, &plan);
+  if (status != COLL_OK)
+    return status;
+  op->moved_at = comm->watch.waited_ns;
+  if (colli_call_prepare(&comm->calls, &barrier, plan, op) != NULL)
+    return refuse_request(comm, &barrier);
+  op->tag = meeting_tag(comm, op->kept, place);
+  op->plan = 0; /* it no longer has the plan's tag */
+  colli_exec_start(&comm->exec, op);
+  if (!plan->connected)
+    colli_call_connect(&comm->calls, plan, op);
   op->active = true;
   poll_once(comm);
   return COLL_OK;

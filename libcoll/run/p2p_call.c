@@ -1,5 +1,5 @@
 /* p2p_call.c: checks point-to-point and one-sided calls, and turns them into requests. */
-#include "libcoll/api/p2p_call.h"
+#include "libcoll/run/p2p_call.h"
 
 #include "libcoll/base/names.h"
 #include "libcoll/comm/comm.h"

@@ -1,6 +1,6 @@
 /* p2p_call.h: point-to-point and one-sided calls. */
-#ifndef COLLI_API_P2P_CALL_H
-#define COLLI_API_P2P_CALL_H
+#ifndef COLLI_RUN_P2P_CALL_H
+#define COLLI_RUN_P2P_CALL_H
 
 #include "libcoll/call/call.h"
 #include "libcoll/p2p/p2p_tag.h"

@@ -1,12 +1,12 @@
 /* gpu_call.c: runs calls on GPU memory, on copies of their buffers in pinned host memory. */
-#include "libcoll/api/gpu_call.h"
+#include "libcoll/run/gpu_call.h"
 
 #include <stdlib.h>
 
-#include "libcoll/api/gpu_stage.h"
 #include "libcoll/base/error.h"
 #include "libcoll/comm/comm.h"
 #include "libcoll/progress/enter.h"
+#include "libcoll/run/gpu_stage.h"
 
 /* A call under way. */
 typedef struct gpu_call {

@@ -1,5 +1,5 @@
 /* gpu_stage.c: which parts of a call's buffers are copied between GPU memory and the host. */
-#include "libcoll/api/gpu_stage.h"
+#include "libcoll/run/gpu_stage.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* check_finite.h: COLL_CHECK_FINITE: says which rank was the first to put NaN or infinity in. */
-#ifndef COLLI_API_CHECK_FINITE_H
-#define COLLI_API_CHECK_FINITE_H
+#ifndef COLLI_RUN_CHECK_FINITE_H
+#define COLLI_RUN_CHECK_FINITE_H
 
 #include "libcoll/comm/comm.h"
 

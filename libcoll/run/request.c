@@ -1,10 +1,10 @@
 /* request.c: tests and waits for one request. */
 #include <sched.h>
 
-#include "libcoll/api/request.h"
 #include "libcoll/comm/comm.h"
 #include "libcoll/progress/enter.h"
 #include "libcoll/progress/wait.h"
+#include "libcoll/run/request.h"
 
 #define TESTS_BEFORE_YIELD 16 /* fruitless tests in a row, where ranks outnumber cores */
 

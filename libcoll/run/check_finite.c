@@ -1,5 +1,5 @@
 /* check_finite.c: looks for NaN and infinity in the input of a collective. */
-#include "libcoll/api/check_finite.h"
+#include "libcoll/run/check_finite.h"
 
 #include <stdio.h>
 #include <unistd.h>

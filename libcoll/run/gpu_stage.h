@@ -1,9 +1,9 @@
 /* gpu_stage.h: the copies in pinned host memory on which a call on GPU memory runs. */
-#ifndef COLLI_API_GPU_STAGE_H
-#define COLLI_API_GPU_STAGE_H
+#ifndef COLLI_RUN_GPU_STAGE_H
+#define COLLI_RUN_GPU_STAGE_H
 
-#include "libcoll/api/gpu_call.h"
 #include "libcoll/gpu/devices.h"
+#include "libcoll/run/gpu_call.h"
 
 /* One call's copies. */
 typedef struct colli_gpu_stage {

@@ -3,8 +3,8 @@
  * pinned host memory, so every transport, type and operation works, and gives the bits that host
  * memory gives.
  */
-#ifndef COLLI_API_GPU_CALL_H
-#define COLLI_API_GPU_CALL_H
+#ifndef COLLI_RUN_GPU_CALL_H
+#define COLLI_RUN_GPU_CALL_H
 
 #include "libcoll/call/call.h"
 

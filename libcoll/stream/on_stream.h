@@ -3,8 +3,8 @@
  * comes to it, and the stream goes on when its result is there. Operations are staged through host
  * memory, and moved by the progress thread, which the first such call starts.
  */
-#ifndef COLLI_API_ON_STREAM_H
-#define COLLI_API_ON_STREAM_H
+#ifndef COLLI_STREAM_ON_STREAM_H
+#define COLLI_STREAM_ON_STREAM_H
 
 #include "libcoll/call/call.h"
 

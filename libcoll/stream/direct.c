@@ -1,0 +1,202 @@
+/* direct.c: the ranks of a communicator share GPU memory, and stop that. */
+#include "libcoll/stream/direct.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "libcoll/base/error.h"
+#include "libcoll/comm/comm.h"
+#include "libcoll/comm/pool.h"
+#include "libcoll/progress/enter.h"
+#include "libcoll/progress/wait.h"
+#include "libcoll/run/run.h"
+
+#define LEAVE_NS COLLI_NS_PER_S /* how long a destroy waits for the others' */
+
+/* What each rank says once it has tried to map the others' areas. */
+typedef struct verdict {
+  int32_t failed; /* coll_status */
+  char reason[156];
+} verdict;
+
+bool colli_direct_wanted(const coll_comm *comm) {
+  if (!comm->gpu || comm->nranks == 1 ||
+      comm->params.number[COLLI_PARAM_GPU_MODE] == COLLI_GPU_STAGED)
+    return false;
+  colli_cu_context context = NULL;
+  return comm->gpu->cuda.ctx_get_current(&context) == COLLI_CUDA_SUCCESS && context;
+}
+
+/* ---- what this rank has ---------------------------------------------------------------------- */
+
+/* Refuses for a reason that this rank knows alone. */
+static coll_status refuse(coll_error *error, const char *reason) {
+  return colli_error_set(error, COLL_ERR_UNSUPPORTED, NULL, "%s", reason);
+}
+
+/* The device of this thread's context. */
+static coll_status find_device(const coll_comm *comm, int *device, coll_error *error) {
+  const colli_cuda *cuda = &comm->gpu->cuda;
+  colli_cu_context context = NULL;
+  if (cuda->ctx_get_current(&context) != COLLI_CUDA_SUCCESS || !context)
+    return refuse(error, "the thread has no CUDA context; call cudaSetDevice() first");
+  const colli_cu_result result = cuda->ctx_get_device(device);
+  if (result != COLLI_CUDA_SUCCESS)
+    return colli_cuda_fail(cuda, error, "cuCtxGetDevice", 0, result);
+  return *device < comm->gpu->ndevices ? COLL_OK : refuse(error, "there are too many GPUs");
+}
+
+/* Makes this rank's part. */
+static coll_status make_part(const coll_comm *comm, colli_direct *direct, colli_gpu_offer *offer,
+                             coll_error *error) {
+  int device;
+  const size_t slot_bytes = (size_t)comm->params.number[COLLI_PARAM_GPU_SLOT_BYTES];
+  if (!comm->gpu)
+    return refuse(error, "its process has not loaded CUDA's driver, or it finds no GPU");
+  if (comm->params.number[COLLI_PARAM_GPU_MODE] == COLLI_GPU_STAGED)
+    return refuse(error, "COLL_GPU_MODE is staged");
+  if (!comm->gpu->cuda.stream_wait_value_32 || !comm->gpu->cuda.stream_write_value_32)
+    return refuse(error, "CUDA's driver is older than 11.7");
+  coll_status status = find_device(comm, &device, error);
+  if (status == COLL_OK)
+    status = colli_gpu_get_programs(comm->gpu, device, &direct->programs, error);
+  if (status == COLL_OK)
+    status = colli_gpu_peers_open(comm->gpu, device, comm->rank, comm->nranks, slot_bytes,
+                                  &direct->peers, offer, error);
+  return status;
+}
+
+/* Whether all ranks are on this one's host. */
+static bool is_one_host(const coll_comm *comm) {
+  for (int rank = 0; rank < comm->nranks; rank++)
+    if (comm->table[rank].host_id != comm->table[comm->rank].host_id)
+      return false;
+  return true;
+}
+
+/* ---- what all have --------------------------------------------------------------------------- */
+
+/* Gives every rank what each has. */
+static coll_status gather(coll_comm *comm, const void *mine, void *all, size_t bytes) {
+  const colli_call call = {.name = "comm_use_gpu",
+                           .coll = COLLI_ALLGATHER,
+                           .sendbuf = mine,
+                           .recvbuf = all,
+                           .count = bytes,
+                           .type = COLL_UINT8,
+                           .op = COLLI_MAKES_DIRECT,
+                           .on_host = true};
+  coll_request *op;
+  coll_status status = colli_call_start(comm, &call, &op);
+  if (status != COLL_OK)
+    return status;
+  status = colli_call_wait(comm, op);
+  colli_request_put(op);
+  return status;
+}
+
+/* Finds out whether all ranks could map all areas. UNSUPPORTED with the first reason: one could
+ * not. */
+static coll_status agree(coll_comm *comm, coll_status mapped, coll_error *error) {
+  verdict mine = {.failed = (int32_t)mapped};
+  verdict *all = malloc((size_t)comm->nranks * sizeof(*all));
+  snprintf(mine.reason, sizeof(mine.reason), "%.150s", mapped == COLL_OK ? "" : error->message);
+  if (!all)
+    return colli_comm_refuse(comm, COLL_ERR_NO_MEMORY, "comm_use_gpu", "out of memory");
+  coll_status status = gather(comm, &mine, all, sizeof(mine));
+  for (int rank = 0; rank < comm->nranks && status == COLL_OK; rank++)
+    if (all[rank].failed != COLL_OK)
+      status = colli_comm_refuse(comm, COLL_ERR_UNSUPPORTED, "comm_use_gpu",
+                                 "calls in streams are staged through host memory, says rank %d: "
+                                 "%.*s",
+                                 rank, (int)sizeof(all[rank].reason) - 1, all[rank].reason);
+  free(all);
+  return status;
+}
+
+/* Waits until all ranks have unmapped the others' areas, for so long; whether they have. */
+static bool await_others(coll_comm *comm, uint64_t limit_ns) {
+  const colli_call call = {
+      .name = "comm_use_gpu", .coll = COLLI_BARRIER, .type = COLL_INT8, .on_host = true};
+  coll_request *op;
+  if (comm->failure.status != COLL_OK || colli_call_start(comm, &call, &op) != COLL_OK)
+    return false;
+  const uint64_t until_ns = colli_now_ns() + limit_ns;
+  colli_comm_wait_begin(comm);
+  while (!op->done && colli_now_ns() < until_ns)
+    colli_comm_wait_a_bit(comm, until_ns);
+  const bool all = op->done && op->status == COLL_OK;
+  if (op->done)
+    colli_request_put(op); /* else it ends with the communicator */
+  return all;
+}
+
+/* Frees this rank's part, as soon as all ranks are here. */
+static void drop(coll_comm *comm, colli_direct *direct, uint64_t limit_ns) {
+  if (direct->peers)
+    colli_gpu_peers_unmap(direct->peers);
+  const bool all = await_others(comm, limit_ns);
+  if (!all && direct->peers)
+    colli_log_write(&comm->log, COLLI_LOG_INFO,
+                    "other ranks may still look into this one's area of GPU memory, so it is kept");
+  colli_gpu_peers_free(direct->peers, !all);
+  free(direct);
+}
+
+/* Makes this rank's part, and maps those of the others. */
+static coll_status join(coll_comm *comm, colli_direct *direct, colli_gpu_offer *offers) {
+  coll_error error = COLL_ERROR_INIT;
+  colli_gpu_offer mine = {.slot_bytes = 0};
+  if (make_part(comm, direct, &mine, &error) != COLL_OK)
+    snprintf(mine.reason, sizeof(mine.reason), "%.120s", error.message);
+  mine.mode = (uint8_t)comm->params.number[COLLI_PARAM_GPU_MODE];
+  coll_status status = gather(comm, &mine, offers, sizeof(mine));
+  if (status != COLL_OK)
+    return status;
+  status = mine.ready ? colli_gpu_peers_map(direct->peers, offers, &error) : COLL_ERR_UNSUPPORTED;
+  return agree(comm, status, &error);
+}
+
+coll_status colli_direct_join(coll_comm *comm) {
+  if (comm->direct)
+    return COLL_OK;
+  if (comm->nranks == 1 || !is_one_host(comm))
+    return colli_comm_refuse(comm, COLL_ERR_UNSUPPORTED, "comm_use_gpu",
+                             comm->nranks == 1 ? "there are no other ranks"
+                                               : "the ranks are on several hosts, and calls in "
+                                                 "streams are staged through host memory");
+  colli_direct *direct = calloc(1, sizeof(*direct));
+  colli_gpu_offer *offers = malloc((size_t)comm->nranks * sizeof(*offers));
+  coll_status status = COLL_ERR_NO_MEMORY;
+  if (direct && offers)
+    status = join(comm, direct, offers);
+  else
+    (void)colli_comm_refuse(comm, status, "comm_use_gpu", "out of memory");
+  free(offers);
+  if (status == COLL_OK) { /* on all ranks */
+    direct->mode = COLLI_GPU_ORDERED;
+    comm->direct = direct;
+    return COLL_OK;
+  }
+  if (direct) /* failed: each wait ends by its own deadline */
+    drop(comm, direct, UINT64_MAX / 2);
+  return status;
+}
+
+coll_status coll_comm_use_gpu(coll_comm *comm) {
+  coll_status status = colli_call_enter(comm);
+  if (status != COLL_OK)
+    return status;
+  status = colli_call_check_usable(comm);
+  if (status == COLL_OK)
+    status = colli_direct_join(comm);
+  colli_call_leave(comm);
+  return status;
+}
+
+void colli_direct_leave(coll_comm *comm) {
+  if (comm->direct)
+    drop(comm, comm->direct, LEAVE_NS);
+  comm->direct = NULL;
+}

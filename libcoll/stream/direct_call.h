@@ -1,0 +1,50 @@
+/*
+ * direct_call.h: a collective in GPU memory, as parts of a stream. In rounds: each rank copies a
+ * piece of its input into its slot, all meet, and kernels read what they need of all slots:
+ *
+ *   copy to the slot -> meet -> fold or copy from all slots -> copy the next piece to another slot
+ *
+ * Before a slot is used again, its ranks have met in a round that uses another one, so all have
+ * read it. A long all-reduce meets twice in a round: each rank folds one segment into its slot,
+ * then all copy all segments. These kernels never wait: the stream does, at a meet, where the host
+ * tells it when all have come.
+ */
+#ifndef COLLI_STREAM_DIRECT_CALL_H
+#define COLLI_STREAM_DIRECT_CALL_H
+
+#include "libcoll/call/call.h"
+#include "libcoll/gpu/passage.h"
+
+/* What belongs to one call until its stream has passed. */
+typedef struct colli_direct_call {
+  coll_comm *comm;
+  const colli_call *call; /* kept in a persistent request */
+  size_t reads, writes;   /* bytes from the beginnings of its buffers */
+  size_t piece;           /* bytes of each block that are in a slot at a time */
+  size_t rounds;
+  bool waits;              /* the stream waits before the first round, for calls in other streams */
+  unsigned meets;          /* how often it stops: then, and at each meet */
+  colli_pinned *in, *out;  /* for buffers that kernels do not reach, or NULL */
+  colli_pinned *addresses; /* more than kernels take as arguments, or NULL */
+  size_t used;             /* bytes of them */
+} colli_direct_call;
+
+/* Whether a checked call runs in GPU memory: all ranks find the same. */
+bool colli_direct_takes(const coll_comm *comm, const colli_call *call);
+
+/*
+ * Describes a call on comm->direct, and takes memory for it. Errors, recorded: NO_MEMORY, SYSTEM,
+ * INVALID_USAGE (a stream of another device).
+ */
+coll_status colli_direct_call_make(coll_comm *comm, const colli_call *call, int device,
+                                   colli_direct_call *it);
+void colli_direct_call_free(colli_direct_call *it);
+
+/* How often the stream stops, if it is captured or not. */
+unsigned colli_direct_call_stops(colli_direct_call *it, const colli_gpu_passage *passage);
+
+/* Puts the call into the stream of a passage, which is entered. Errors: SYSTEM. */
+coll_status colli_direct_call_fill(colli_direct_call *it, colli_gpu_passage *passage,
+                                   coll_error *error);
+
+#endif

@@ -1,0 +1,318 @@
+/* on_stream.c: stream-ordered calls: what is put into streams, groups, and the end. */
+#include "libcoll/stream/on_stream.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "libcoll/base/error.h"
+#include "libcoll/progress/enter.h"
+#include "libcoll/progress/progress_thread.h"
+#include "libcoll/progress/wait.h"
+#include "libcoll/run/request.h"
+#include "libcoll/run/run.h"
+#include "libcoll/stream/stream_batch.h"
+
+#define FINISH_NS  (10 * COLLI_NS_PER_S)   /* the longest that a destroy waits for streams, */
+#define RELEASE_NS (100 * COLLI_NS_PER_MS) /* and for the ends of graphs that were destroyed */
+
+typedef colli_stream_batch stream_batch;
+
+/* ---- a new one ------------------------------------------------------------------------------- */
+
+/* Puts copies and the host's turn into the stream. */
+static coll_status fill_staged(stream_batch *batch, coll_error *error) {
+  colli_gpu_passage *passage = &batch->passage;
+  coll_status status = COLL_OK;
+  for (int i = 0; i < batch->count && status == COLL_OK; i++) {
+    const colli_gpu_piece pieces[] = {batch->calls[i].stage.input, batch->calls[i].stage.rest};
+    status = colli_gpu_passage_copy(passage, COLLI_GPU_TO_HOST, pieces, 2, error);
+  }
+  if (status == COLL_OK)
+    status = colli_gpu_passage_wait(passage, error);
+  for (int i = 0; i < batch->count && status == COLL_OK; i++)
+    status = colli_gpu_passage_copy(passage, COLLI_GPU_TO_DEVICE, batch->calls[i].stage.result,
+                                    batch->calls[i].stage.nresult, error);
+  return status;
+}
+
+/* Makes copies for the calls of a batch. */
+static coll_status stage(stream_batch *batch) {
+  coll_status status = COLL_OK;
+  for (int i = 0; i < batch->count && status == COLL_OK; i++) {
+    colli_call *call = batch->calls[i].request->kept;
+    colli_gpu_places places;
+    colli_gpu_find(batch->comm, call, &places);
+    status = colli_gpu_stage_make(batch->comm, call, &places, &batch->calls[i].stage);
+    if (status == COLL_OK)
+      colli_gpu_stage_use(&batch->calls[i].stage, call);
+  }
+  return status;
+}
+
+/* Makes what the calls of a batch need, and a passage. */
+static coll_status prepare(stream_batch *batch, void *stream) {
+  coll_comm *comm = batch->comm;
+  const colli_call *call = batch->calls[0].request->kept;
+  coll_error error = COLL_ERROR_INIT;
+  batch->stops = 1;
+  if (colli_gpu_passage_open(comm->gpu, stream, &batch->passage, &error) != COLL_OK) {
+    snprintf(error.operation, sizeof(error.operation), "%s", call->name);
+    return colli_comm_refuse_as(comm, &error);
+  }
+  batch->passage.on_reached = colli_batch_wake;
+  batch->passage.arg = batch;
+  if (batch->in_gpu)
+    return colli_direct_call_make(comm, call, batch->passage.device, &batch->direct);
+  return stage(batch);
+}
+
+/* Settles how often the stream of a call in GPU memory stops, now that it is known whether it is
+ * captured. */
+static void count_stops(stream_batch *batch) {
+  colli_direct *direct = batch->comm->direct;
+  const bool captured = batch->passage.captured;
+  /* Its input may go into a slot only after calls in other streams have ended. */
+  batch->direct.waits = !captured && direct->open > 0 && direct->stream != batch->passage.stream;
+  batch->stops = colli_direct_call_stops(&batch->direct, &batch->passage);
+  if (!captured)
+    direct->stream = batch->passage.stream;
+}
+
+/* Puts the calls and their end into the stream. */
+static coll_status fill_stream(stream_batch *batch, coll_error *error) {
+  coll_status status = batch->in_gpu
+                           ? colli_direct_call_fill(&batch->direct, &batch->passage, error)
+                           : fill_staged(batch, error);
+  return status == COLL_OK ? colli_gpu_passage_end(&batch->passage, error) : status;
+}
+
+/* Puts a batch into its stream. The driver may wait in this until the stream, which may be full,
+ * has done some of its work: others get the family meanwhile, to move that. When the whole batch is
+ * in the stream it may have ended. */
+static coll_status submit(stream_batch *batch, coll_error *error) {
+  coll_comm *comm = batch->comm;
+  colli_gpu_thread before;
+  coll_status status = colli_gpu_passage_enter(&batch->passage, &before, error);
+  if (status == COLL_OK) {
+    status = colli_gpu_passage_join_capture(&batch->passage, error);
+    if (status != COLL_OK && !batch->passage.captured)
+      colli_gpu_leave(comm->gpu, &before);
+  }
+  if (status != COLL_OK && !batch->passage.captured) { /* nothing is in the stream */
+    colli_batch_free(batch);
+    return status;
+  }
+  if (batch->in_gpu)
+    count_stops(batch);
+  colli_batch_append(batch);
+  colli_call_pause(comm);
+  if (status == COLL_OK)
+    status = fill_stream(batch, error);
+  colli_call_resume(comm);
+  if (status != COLL_OK)
+    colli_batch_give_up(batch);
+  colli_gpu_leave(comm->gpu, &before);
+  return status;
+}
+
+/* Puts the calls of persistent requests, which it takes over, into a stream. in_gpu: it is one that
+ * is not staged. */
+static coll_status enqueue(coll_comm *comm, coll_request **requests, int count, bool in_gpu,
+                           void *stream) {
+  coll_error error = COLL_ERROR_INIT;
+  const char *name = requests[0]->kept->name;
+  stream_batch *batch = calloc(1, sizeof(*batch) + (size_t)count * sizeof(*batch->calls));
+  if (!batch) {
+    for (int i = 0; i < count; i++)
+      colli_request_put(requests[i]);
+    return colli_comm_refuse(comm, COLL_ERR_NO_MEMORY, name, "out of memory for %d calls", count);
+  }
+  batch->comm = comm;
+  batch->in_gpu = in_gpu;
+  batch->count = count;
+  for (int i = 0; i < count; i++)
+    batch->calls[i].request = requests[i];
+  colli_batches_free_released(comm->streams);
+  coll_status status = prepare(batch, stream);
+  if (status != COLL_OK) {
+    colli_batch_free(batch);
+    return status;
+  }
+  status = submit(batch, &error);
+  if (status == COLL_OK)
+    return COLL_OK;
+  if (status != COLL_ERR_INVALID_USAGE)
+    return colli_gpu_fail_comm(comm, name, &error);
+  snprintf(error.operation, sizeof(error.operation), "%s", name);
+  return colli_comm_refuse_as(comm, &error);
+}
+
+/* ---- calls ----------------------------------------------------------------------------------- */
+
+/* Finds the driver if the program has loaded it since the communicator was made. */
+static coll_status find_gpu(coll_comm *comm, const char *name) {
+  colli_family *family = comm->family;
+  coll_error error = COLL_ERROR_INIT;
+  if (!family->gpu && colli_world_is_real(&family->world) &&
+      colli_gpu_open(&family->gpu, &family->log, &error) != COLL_OK)
+    return colli_comm_refuse_as(comm, &error);
+  for (coll_comm *one = family->members; one; one = one->sibling)
+    one->gpu = family->gpu;
+  if (comm->gpu)
+    return COLL_OK;
+  return colli_comm_refuse(comm, COLL_ERR_UNSUPPORTED, name,
+                           "this process has not loaded CUDA's driver, or it finds no GPU; use "
+                           "coll_%s or coll_i%s, or initialise CUDA first",
+                           name, name);
+}
+
+/* Makes a communicator's queue, and starts the progress thread, on first use. */
+static coll_status get_ready(coll_comm *comm, const char *name) {
+  coll_error error = COLL_ERROR_INIT;
+  coll_status status = comm->gpu ? COLL_OK : find_gpu(comm, name);
+  if (status != COLL_OK || comm->streams)
+    return status;
+  colli_family_share(comm->family, comm);
+  if (colli_progress_start(comm->family, &error) != COLL_OK)
+    return colli_comm_refuse_as(comm, &error);
+  comm->streams = calloc(1, sizeof(*comm->streams));
+  if (!comm->streams)
+    return colli_comm_refuse(comm, COLL_ERR_NO_MEMORY, name, "out of memory for a queue of calls");
+  TAILQ_INIT(&comm->streams->batches);
+  comm->streams->move = colli_batches_move;
+  return COLL_OK;
+}
+
+/* Keeps a call for the end of its group. */
+static coll_status add_to_group(coll_comm *comm, coll_request *request, void *stream) {
+  colli_streams *streams = comm->streams;
+  const char *name = request->kept->name;
+  coll_status status = COLL_OK;
+  if (streams->ngroup > 0 && stream != streams->group_stream)
+    status = colli_comm_refuse(comm, COLL_ERR_INVALID_USAGE, name,
+                               "the calls of a group are on two streams; give all the same one");
+  if (status == COLL_OK && streams->ngroup == streams->group_capacity) {
+    const int capacity = streams->group_capacity ? 2 * streams->group_capacity : 16;
+    coll_request **grown = realloc(streams->group, (size_t)capacity * sizeof(*grown));
+    if (grown) {
+      streams->group = grown;
+      streams->group_capacity = capacity;
+    } else {
+      status = colli_comm_refuse(comm, COLL_ERR_NO_MEMORY, name,
+                                 "out of memory for a group of %d calls", capacity);
+    }
+  }
+  if (status != COLL_OK) {
+    colli_request_put(request);
+    return status;
+  }
+  streams->group_stream = stream;
+  streams->group[streams->ngroup++] = request;
+  return COLL_OK;
+}
+
+coll_status colli_stream_call(coll_comm *comm, const colli_call *call, void *stream,
+                              colli_keep_fn *keep) {
+  colli_group *group = &comm->calls.group;
+  coll_request *request = NULL;
+  coll_status status = get_ready(comm, call->name);
+  if (status == COLL_OK)
+    status = keep(comm, call, &request);
+  if (status == COLL_OK)
+    status = group->depth > 0
+                 ? add_to_group(comm, request, stream)
+                 : enqueue(comm, &request, 1, colli_direct_takes(comm, request->kept), stream);
+  if (group->depth > 0 && group->refused == COLL_OK)
+    group->refused = status;
+  return status;
+}
+
+/* Puts the calls of a group into its stream: first those that are staged, together, then the
+ * others. All ranks find the same ones among their collectives. */
+static coll_status enqueue_group(coll_comm *comm, coll_request **requests, int count,
+                                 void *stream) {
+  int staged = 0;
+  coll_status status = COLL_OK;
+  for (int i = 0; i < count; i++) /* insertion sort that keeps the order among equals */
+    if (!colli_direct_takes(comm, requests[i]->kept)) {
+      coll_request *request = requests[i];
+      memmove(&requests[staged + 1], &requests[staged], (size_t)(i - staged) * sizeof(*requests));
+      requests[staged++] = request;
+    }
+  if (staged > 0)
+    status = enqueue(comm, requests, staged, false, stream);
+  for (int i = staged; i < count; i++) {
+    if (status == COLL_OK)
+      status = enqueue(comm, &requests[i], 1, true, stream);
+    else
+      colli_request_put(requests[i]);
+  }
+  return status;
+}
+
+bool colli_stream_has_group(const coll_comm *comm) {
+  return comm->streams && comm->streams->ngroup > 0;
+}
+
+coll_status colli_stream_end_group(coll_comm *comm, coll_status refused) {
+  colli_streams *streams = comm->streams;
+  const int count = streams->ngroup;
+  streams->ngroup = 0;
+  if (refused == COLL_OK && comm->calls.group.count > 0)
+    refused = colli_comm_refuse(comm, COLL_ERR_INVALID_USAGE, "group",
+                                "%d calls of the group are on a stream and %d are not; make two "
+                                "groups",
+                                count, comm->calls.group.count);
+  if (refused == COLL_OK)
+    return enqueue_group(comm, streams->group, count, streams->group_stream);
+  for (int i = 0; i < count; i++)
+    colli_request_put(streams->group[i]);
+  return refused;
+}
+
+/* ---- the end --------------------------------------------------------------------------------- */
+
+/* Ends the queue: what a graph may still launch goes on without the communicator. Whether nothing
+ * remains. */
+static bool end_queue(colli_streams *streams) {
+  bool none = true;
+  stream_batch *batch;
+  TAILQ_FOREACH(batch, &streams->batches, link) {
+    colli_gpu_passage_abandon(&batch->passage);
+    none = false;
+  }
+  return none;
+}
+
+/* The driver says some time after a graph's end that it is gone. */
+static void await_released(coll_comm *comm) {
+  colli_streams *streams = comm->streams;
+  const uint64_t until_ns = colli_now_ns() + RELEASE_NS;
+  colli_comm_wait_begin(comm);
+  for (colli_batches_free_released(streams); !TAILQ_EMPTY(&streams->batches);
+       colli_batches_free_released(streams)) {
+    if (colli_now_ns() >= until_ns)
+      return;
+    colli_comm_wait_a_bit(comm, until_ns);
+  }
+}
+
+bool colli_stream_finish(coll_comm *comm) {
+  colli_streams *streams = comm->streams;
+  if (!streams)
+    return true;
+  const uint64_t limit_ns = comm->watch.timeout_ns < FINISH_NS ? comm->watch.timeout_ns : FINISH_NS;
+  const uint64_t until_ns = colli_now_ns() + limit_ns;
+  colli_comm_wait_begin(comm);
+  while (colli_streams_busy(streams) && colli_now_ns() < until_ns)
+    colli_comm_wait_a_bit(comm, until_ns);
+  await_released(comm);
+  for (int i = 0; i < streams->ngroup; i++)
+    colli_request_put(streams->group[i]);
+  const bool none = end_queue(streams) && !streams->lost;
+  comm->streams = NULL;
+  free(streams->group);
+  free(streams);
+  return none;
+}

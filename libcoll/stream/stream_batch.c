@@ -1,0 +1,284 @@
+/* stream_batch.c: the life of calls in a stream. */
+#include "libcoll/stream/stream_batch.h"
+
+#include <stdlib.h>
+
+#include "libcoll/base/error.h"
+#include "libcoll/progress/doorbell.h"
+#include "libcoll/progress/progress_thread.h"
+#include "libcoll/progress/wait.h"
+#include "libcoll/run/request.h"
+#include "libcoll/run/run.h"
+
+#define POLLS_PER_CHECK 64u /* of the deadline of streams that are held */
+
+typedef colli_stream_batch stream_batch;
+
+void colli_batch_wake(void *arg) {
+  const stream_batch *batch = arg;
+  colli_family *family = batch->comm->family;
+  if (batch->passage.captured && batch->passage.come == 1)
+    atomic_fetch_add(&batch->comm->streams->in_graphs, 1);
+  atomic_fetch_add(&family->wakes, 1);
+  colli_progress_wake(family);
+  colli_doorbells_ring(family);
+}
+
+void colli_batch_append(stream_batch *batch) {
+  colli_streams *streams = batch->comm->streams;
+  TAILQ_INSERT_TAIL(&streams->batches, batch, link);
+  streams->captured += batch->passage.captured;
+  if (batch->passage.captured)
+    return;
+  streams->open++;
+  streams->unstarted++;
+  if (batch->in_gpu)
+    batch->comm->direct->open++;
+}
+
+void colli_batch_free(stream_batch *batch) {
+  for (int i = 0; i < batch->count; i++) {
+    colli_gpu_stage_free(&batch->calls[i].stage);
+    colli_request_put(batch->calls[i].request);
+  }
+  if (batch->in_gpu)
+    colli_direct_call_free(&batch->direct);
+  colli_gpu_passage_close(&batch->passage);
+  free(batch);
+}
+
+/* Remembers why an operation failed alone. */
+static void note_status(coll_comm *comm, coll_status status) {
+  if (comm->streams->status == COLL_OK)
+    comm->streams->status = status;
+}
+
+/* Whether the stream will not stop again. */
+static bool is_at_last_stop(const stream_batch *batch) {
+  return batch->stop + 1 >= batch->stops;
+}
+
+/* Starts the calls, up to the first that fails; or lets all ranks come to a stop of one call. */
+static void start(stream_batch *batch) {
+  coll_comm *comm = batch->comm;
+  const unsigned place = batch->stop * 2 + batch->passage.captured;
+  batch->state = COLLI_BATCH_RUNNING;
+  batch->started = 0;
+  atomic_store(&batch->passage.reached, false); /* it does not come again before the answer */
+  if (!batch->passage.captured && is_at_last_stop(batch))
+    comm->streams->unstarted--;
+  while (batch->started < batch->count) {
+    coll_request *request = batch->calls[batch->started].request;
+    const coll_status status = batch->in_gpu ? colli_call_meet(comm, request, place)
+                                             : colli_call_start_again(comm, request);
+    if (status != COLL_OK) {
+      note_status(comm, status);
+      return;
+    }
+    batch->started++;
+  }
+}
+
+/* Whether all its operations have ended. */
+static bool has_ended(const stream_batch *batch) {
+  for (int i = 0; i < batch->started; i++)
+    if (!batch->calls[i].request->done)
+      return false;
+  return true;
+}
+
+/* Lets the stream go on to its next stop, or to the end. */
+static void pass(stream_batch *batch) {
+  atomic_store(&batch->passage.reached, false);
+  batch->stop++;
+  batch->state = batch->stop < batch->stops ? COLLI_BATCH_EXPECTED : COLLI_BATCH_ANSWERED;
+  colli_gpu_passage_answer(&batch->passage);
+}
+
+/* Finishes the operations, and lets the stream go on. */
+static void answer(stream_batch *batch) {
+  for (int i = 0; i < batch->started; i++) {
+    coll_request *request = batch->calls[i].request; /* persistent: it remains */
+    const coll_status status = colli_request_complete(&request);
+    if (status != COLL_OK)
+      note_status(batch->comm, status);
+  }
+  pass(batch);
+}
+
+/* The stream has passed. In a graph, it may come again. */
+static void end_passage(stream_batch *batch) {
+  colli_streams *streams = batch->comm->streams;
+  atomic_store(&batch->passage.left, false);
+  batch->state = COLLI_BATCH_EXPECTED;
+  batch->stop = 0;
+  if (batch->passage.captured) {
+    atomic_fetch_sub(&streams->in_graphs, 1);
+    return;
+  }
+  TAILQ_REMOVE(&streams->batches, batch, link);
+  streams->open--;
+  if (batch->in_gpu)
+    batch->comm->direct->open--;
+  colli_batch_free(batch);
+}
+
+/* Whether a batch has begun, and will stop again. */
+static bool is_midway(const stream_batch *batch) {
+  return batch->state == COLLI_BATCH_RUNNING ? !is_at_last_stop(batch)
+                                             : batch->state == COLLI_BATCH_EXPECTED && batch->stop;
+}
+
+/* The batch that is midway, or NULL. No other begins meanwhile, because the ranks' stops could
+ * follow each other in another order. */
+static const stream_batch *find_midway(const colli_streams *streams) {
+  const stream_batch *batch;
+  TAILQ_FOREACH(batch, &streams->batches, link)
+    if (is_midway(batch))
+      return batch;
+  return NULL;
+}
+
+/* Whether the stream of another call still uses slots. */
+static bool are_slots_used(const stream_batch *batch) {
+  const stream_batch *other;
+  TAILQ_FOREACH(other, &batch->comm->streams->batches, link)
+    if (other != batch && other->in_gpu && (other->state != COLLI_BATCH_EXPECTED || other->stop) &&
+        !atomic_load(&other->passage.left))
+      return true;
+  return false;
+}
+
+void colli_batches_free_released(colli_streams *streams) {
+  stream_batch *batch = streams->captured > 0 ? TAILQ_FIRST(&streams->batches) : NULL;
+  for (stream_batch *next; batch; batch = next) {
+    next = TAILQ_NEXT(batch, link);
+    if (!atomic_load(&batch->passage.released) || batch->state != COLLI_BATCH_EXPECTED)
+      continue;
+    streams->captured--;
+    TAILQ_REMOVE(&streams->batches, batch, link);
+    colli_batch_free(batch);
+  }
+}
+
+/* Whether a batch whose stream has come may go on. `first`: all before it have been started. */
+static bool is_its_turn(const stream_batch *batch, bool first, const stream_batch *midway) {
+  const coll_comm *comm = batch->comm;
+  if (comm->failure.status != COLL_OK)
+    return true; /* to end without a result */
+  if (comm->failure.suspended || !first || (midway && midway != batch))
+    return false;
+  return !batch->in_gpu || batch->stop > 0 || !are_slots_used(batch);
+}
+
+/* Advances a batch. */
+static int move_batch(stream_batch *batch, bool first, const stream_batch *midway) {
+  switch (batch->state) {
+  case COLLI_BATCH_EXPECTED:
+    if (!atomic_load(&batch->passage.reached) || !is_its_turn(batch, first, midway))
+      return 0;
+    if (batch->in_gpu && batch->direct.waits && batch->stop == 0)
+      pass(batch); /* nobody else is waited for */
+    else
+      start(batch); /* of a failed communicator: none */
+    return 1;
+  case COLLI_BATCH_RUNNING:
+    if (!has_ended(batch))
+      return 0;
+    answer(batch);
+    return 1;
+  case COLLI_BATCH_ANSWERED: {
+    const bool stopped = atomic_load(&batch->passage.reached); /* before `left`: it may be again */
+    if (atomic_load(&batch->passage.left)) {
+      end_passage(batch);
+      return 1;
+    }
+    if (stopped) /* it was given up */
+      pass(batch);
+    return stopped;
+  }
+  }
+  return 0;
+}
+
+/* Fails the communicator if a stream has waited for long, because the stream of an earlier call
+ * does not come. */
+static void check_deadline(coll_comm *comm) {
+  const stream_batch *missing = TAILQ_FIRST(&comm->streams->batches), *late;
+  while (missing && (missing->state != COLLI_BATCH_EXPECTED || missing->passage.captured))
+    missing = TAILQ_NEXT(missing, link);
+  for (late = missing; late; late = TAILQ_NEXT(late, link))
+    if (late != missing && late->state == COLLI_BATCH_EXPECTED &&
+        atomic_load(&late->passage.reached))
+      break;
+  if (!late || comm->failure.status != COLL_OK) {
+    comm->streams->held_ns = 0;
+    return;
+  }
+  const uint64_t now_ns = colli_now_ns();
+  if (comm->streams->held_ns == 0)
+    comm->streams->held_ns = now_ns;
+  if (now_ns - comm->streams->held_ns < comm->watch.timeout_ns)
+    return;
+  coll_error error = COLL_ERROR_INIT;
+  colli_error_set(&error, COLL_ERR_TIMEOUT, NULL,
+                  "a stream has come to %s and waits, because an earlier call, %s, must begin "
+                  "first, and its stream has not come there; do the streams wait for each other?",
+                  late->calls[0].request->kept->name, missing->calls[0].request->kept->name);
+  (void)colli_gpu_fail_comm(comm, missing->calls[0].request->kept->name, &error);
+}
+
+/* The one in a graph that has come first, of those that have come and not begun; NULL: none has. */
+static const stream_batch *first_in_graphs(const colli_streams *streams) {
+  const stream_batch *batch, *first = NULL;
+  TAILQ_FOREACH(batch, &streams->batches, link)
+    if (batch->passage.captured && batch->state == COLLI_BATCH_EXPECTED && batch->stop == 0 &&
+        atomic_load(&batch->passage.reached) &&
+        (!first || batch->passage.arrival < first->passage.arrival))
+      first = batch;
+  return first;
+}
+
+int colli_batches_move(coll_comm *comm) {
+  int moved = 0;
+  bool first = true;
+  colli_streams *streams = comm->streams;
+  const stream_batch *next_in_graphs = streams->captured > 0 ? first_in_graphs(streams) : NULL;
+  const stream_batch *midway = comm->direct ? find_midway(streams) : NULL;
+  if (streams->unstarted > 1 && ++streams->polls % POLLS_PER_CHECK == 0)
+    check_deadline(comm);
+  for (stream_batch *batch = TAILQ_FIRST(&streams->batches), *next; batch; batch = next) {
+    next = TAILQ_NEXT(batch, link);
+    const bool captured = batch->passage.captured;
+    const bool ends = batch->state == COLLI_BATCH_ANSWERED; /* perhaps it is freed now */
+    const bool leads = captured ? batch == next_in_graphs || batch->stop > 0 : first;
+    moved |= move_batch(batch, leads, midway);
+    if (ends)
+      continue;
+    if (is_midway(batch))
+      midway = batch;
+    else if (midway == batch)
+      midway = NULL;
+    first = first && (captured || (batch->state != COLLI_BATCH_EXPECTED && !is_midway(batch)));
+    if (!first && streams->captured == 0 && comm->failure.status == COLL_OK)
+      break; /* the others have to wait: there may be thousands */
+  }
+  return moved;
+}
+
+void colli_batch_give_up(stream_batch *batch) {
+  colli_streams *streams = batch->comm->streams;
+  colli_gpu_passage_answer(&batch->passage);
+  if (batch->passage.captured) /* its capture has failed, and there will be no graph */
+    return;
+  if (batch->state != COLLI_BATCH_ANSWERED &&
+      !(batch->state == COLLI_BATCH_RUNNING && is_at_last_stop(batch)))
+    streams->unstarted--;
+  batch->state = COLLI_BATCH_ANSWERED;
+  batch->stop = batch->stops;
+  if (colli_gpu_passage_end(&batch->passage, NULL) == COLL_OK)
+    return;
+  TAILQ_REMOVE(&streams->batches, batch, link);
+  streams->open--;
+  streams->lost = true;
+}

@@ -1,0 +1,52 @@
+/* stream_batch.h: calls that are in a stream together, from there to the stream's end of them. */
+#ifndef COLLI_STREAM_STREAM_BATCH_H
+#define COLLI_STREAM_STREAM_BATCH_H
+
+#include "libcoll/comm/comm.h"
+#include "libcoll/gpu/passage.h"
+#include "libcoll/run/gpu_stage.h"
+#include "libcoll/stream/direct_call.h"
+
+typedef struct colli_batch_call {
+  coll_request *request; /* persistent; on the copies if the call is staged */
+  colli_gpu_stage stage;
+} colli_batch_call;
+
+typedef enum colli_batch_state {
+  COLLI_BATCH_EXPECTED, /* the stream has not come to its next stop, or others go first */
+  COLLI_BATCH_RUNNING,
+  COLLI_BATCH_ANSWERED /* the stream goes on to the end */
+} colli_batch_state;
+
+/* Calls that begin together, at one place of a stream; in a graph, each time that it comes. */
+typedef struct colli_stream_batch {
+  TAILQ_ENTRY(colli_stream_batch) link;
+  coll_comm *comm;
+  colli_gpu_passage passage;
+  colli_batch_state state;
+  unsigned stop, stops; /* how often the stream waits for the host: it goes on after stop - 1 */
+  bool in_gpu;          /* one call, not staged: */
+  colli_direct_call direct;
+  int count, started;
+  colli_batch_call calls[];
+} colli_stream_batch;
+
+/* Puts a new batch at the end of its communicator's queue. */
+void colli_batch_append(colli_stream_batch *batch);
+
+/* The stream has come to a stop: colli_gpu_passage.on_reached. */
+void colli_batch_wake(void *batch);
+
+/* Advances all batches of a communicator; not 0 if something moved. */
+int colli_batches_move(coll_comm *comm);
+
+/* The driver did not take all of a batch: what it took goes on at once, or never ends. */
+void colli_batch_give_up(colli_stream_batch *batch);
+
+/* Frees a batch that no stream uses. */
+void colli_batch_free(colli_stream_batch *batch);
+
+/* Frees what was in graphs that are gone. */
+void colli_batches_free_released(colli_streams *streams);
+
+#endif
