@@ -18,6 +18,7 @@ typedef struct perf_device {
   int ordinal, count; /* its number, and how many there are */
   char name[64];
   void *stream;
+  bool direct; /* calls in the stream stay in GPU memory */
 } perf_device;
 
 /*

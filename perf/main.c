@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "calls.h"
 #include "perf.h"
 
 #define MAX_LINES 8192
@@ -189,6 +190,16 @@ static bool run_collective(const perf_options *options, coll_comm *comm) {
   return well;
 }
 
+/* Lets calls in streams stay in GPU memory where that is possible; false after a failure. */
+static bool share_gpus(const perf_options *options, coll_comm *comm, perf_device *device) {
+  coll_status status = perf_is_streamed(options) ? coll_comm_use_gpu(comm) : COLL_ERR_UNSUPPORTED;
+  device->direct = status == COLL_OK;
+  if (status == COLL_OK || status == COLL_ERR_UNSUPPORTED)
+    return true;
+  perf_complain(comm, status);
+  return false;
+}
+
 /* Runs one rank: true if everything went well and every value was right. */
 static bool run_rank(const perf_options *options, coll_comm *comm) {
   perf_options one = *options;
@@ -200,7 +211,7 @@ static bool run_rank(const perf_options *options, coll_comm *comm) {
     return false;
   }
   one.device = options->driver ? &device : NULL;
-  bool well = true;
+  bool well = !options->driver || share_gpus(&one, comm, &device);
   for (int i = 0; well && i < options->nwanted; i++) {
     one.what = options->wanted[i];
     one.traits = &perf_collectives[one.what];

@@ -31,9 +31,9 @@ void perf_print_head(const perf_options *options, int nranks) {
          options->step_bytes ? "bytes" : "factor", options->warmup,
          options->iters ? "fixed" : "chosen", options->check);
   if (options->device)
-    printf("# memory: cuda, staged through host memory; calls: %s; rank 0 on GPU %d of %d (%s)\n",
-           calls_of(options), options->device->ordinal, options->device->count,
-           options->device->name);
+    printf("# memory: cuda, %s; calls: %s; rank 0 on GPU %d of %d (%s)\n",
+           options->device->direct ? "direct" : "staged through host memory", calls_of(options),
+           options->device->ordinal, options->device->count, options->device->name);
   if (options->all_algos || options->deterministic == PERF_ALL || options->overlap)
     return;
   printf("#\n#%71s%s%28s%s\n", "", "out-of-place", "", "in-place");
@@ -179,8 +179,8 @@ void perf_json_head(FILE *out, const perf_options *options, int nranks) {
   fprintf(out, "{\"collective\": \"%s\", \"nranks\": %d, \"version\": %d, \"memory\": \"%s\", ",
           options->traits->name, nranks, coll_version(), options->device ? "cuda" : "host");
   if (options->device)
-    fprintf(out, "\"staged\": true, \"calls\": \"%s\", \"device\": \"%s\", ", calls_of(options),
-            options->device->name);
+    fprintf(out, "\"staged\": %s, \"calls\": \"%s\", \"device\": \"%s\", ",
+            options->device->direct ? "false" : "true", calls_of(options), options->device->name);
 }
 
 /* Writes all lines as one JSON object; 0, or -1 with errno. */

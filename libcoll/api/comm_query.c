@@ -9,6 +9,7 @@
 #include "libcoll/progress/enter.h"
 #include "libcoll/progress/progress_thread.h"
 #include "libcoll/run/run.h"
+#include "libcoll/stream/on_stream.h"
 
 coll_status coll_comm_rank(const coll_comm *comm, int *rank) {
   if (!comm || !rank)
@@ -33,8 +34,8 @@ coll_status coll_comm_async_error(coll_comm *comm) {
   if (status != COLL_OK)
     return status;
   status = colli_call_check_usable(comm);
-  if (status == COLL_OK && comm->streams)
-    status = comm->streams->status;
+  if (status == COLL_OK)
+    status = colli_stream_status(comm);
   colli_call_leave(comm);
   return status;
 }

@@ -7,10 +7,21 @@
 
 /* How calls in streams run, as COLL_GPU_MODE says. */
 typedef enum colli_gpu_mode {
-  COLLI_GPU_AUTO,   /* the best of the others that the GPUs allow */
-  COLLI_GPU_STAGED, /* on copies in host memory */
-  COLLI_GPU_ORDERED /* in GPU memory; the host tells streams when all ranks have come */
+  COLLI_GPU_AUTO,    /* the best of the others that the GPUs allow */
+  COLLI_GPU_STAGED,  /* on copies in host memory */
+  COLLI_GPU_ORDERED, /* in GPU memory; the host tells streams when all ranks have come */
+  COLLI_GPU_SPIN     /* the same, but they tell each other: one rank a GPU */
 } colli_gpu_mode;
+
+/* Words in pinned memory by which the host and this rank's streams know of each other. */
+typedef struct colli_direct_words {
+  _Alignas(64) uint32_t stopped; /* by the host: not 0: streams go on without the others, and write
+                                    into no slot any more */
+  _Alignas(64) uint32_t abort;   /* by the host: not 0: whoever spins gives up */
+  _Alignas(64) uint32_t arrived; /* by kernels: the last meet to which a stream came, */
+  _Alignas(64) uint32_t left;    /* and that all ranks came to */
+  _Alignas(64) uint32_t ended;   /* by streams: the last call that has ended */
+} colli_direct_words;
 
 /* The parts of one rank. NULL in a communicator whose calls are staged; then it is so on all ranks.
  */
@@ -18,9 +29,16 @@ typedef struct colli_direct {
   colli_gpu_peers *peers;
   const colli_gpu_programs *programs; /* of the device */
   colli_gpu_mode mode;                /* never AUTO or STAGED */
+  colli_pinned *words;                /* colli_direct_words */
+  colli_pinned *there;                /* SPIN: where this rank's words at the others are */
+  uint32_t meets, calls;              /* SPIN: put into streams so far, without those in graphs */
   unsigned rounds; /* of calls so far: each uses another slot than the one before */
   void *stream;    /* of the last call, */
   int open;        /* calls that have not ended, without those in graphs */
 } colli_direct;
+
+static inline colli_direct_words *colli_direct_words_of(const colli_direct *direct) {
+  return direct->words->memory;
+}
 
 #endif

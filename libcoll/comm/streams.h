@@ -17,6 +17,7 @@ typedef struct colli_streams {
   int captured;                        /* the number of those in graphs */
   atomic_int in_graphs;                /* of those in graphs, how many are under way */
   int unstarted;                       /* of them not started: later calls wait for these */
+  bool silent;                         /* streams meet without the host, and ring for nobody */
   bool lost;                           /* a stream may use memory of the library without end */
   unsigned polls;                      /* so far */
   uint64_t held_ns;                    /* since when one waits for the stream of an earlier one */
@@ -30,6 +31,13 @@ typedef struct colli_streams {
 /* Whether a stream has come to a call, or will. */
 static inline bool colli_streams_busy(const colli_streams *streams) {
   return streams && (streams->open > 0 || atomic_load(&streams->in_graphs) > 0);
+}
+
+#define COLLI_STREAMS_NAP_NS 200000ull /* how long a sleep may last while such streams are open */
+
+/* Whether somebody must look after streams by himself. */
+static inline bool colli_streams_silent(const colli_streams *streams) {
+  return streams && streams->silent && streams->open > 0;
 }
 
 #endif

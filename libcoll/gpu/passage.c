@@ -60,10 +60,11 @@ coll_status colli_gpu_passage_open(colli_gpu *gpu, void *stream, colli_gpu_passa
                            "CUDA's driver, version %d.%d, cannot make a stream wait for a value; "
                            "install one for CUDA 11.7 or newer, or use the forms without a stream",
                            gpu->cuda.driver_version / 1000, gpu->cuda.driver_version % 1000 / 10);
-  coll_status status = find_context(passage, error);
-  if (status != COLL_OK)
-    return status;
-  passage->answer = colli_gpu_take_pinned(gpu, sizeof(uint32_t), error);
+  return find_context(passage, error);
+}
+
+coll_status colli_gpu_passage_take_answer(colli_gpu_passage *passage, coll_error *error) {
+  passage->answer = colli_gpu_take_pinned(passage->gpu, sizeof(uint32_t), error);
   if (!passage->answer)
     return error->status;
   *(uint32_t *)passage->answer->memory = 0;
@@ -178,5 +179,6 @@ void colli_gpu_passage_abandon(colli_gpu_passage *passage) {
 }
 
 void colli_gpu_passage_answer(const colli_gpu_passage *passage) {
-  __atomic_store_n((uint32_t *)passage->answer->memory, 1u, __ATOMIC_RELEASE);
+  if (passage->answer)
+    __atomic_store_n((uint32_t *)passage->answer->memory, 1u, __ATOMIC_RELEASE);
 }

@@ -26,7 +26,7 @@ typedef struct colli_gpu_passage {
   int device;
   colli_cu_context context; /* the stream's */
   colli_cu_stream stream;
-  colli_pinned *answer;          /* a word */
+  colli_pinned *answer;          /* a word, or NULL */
   atomic_bool reached;           /* the stream has come to a wait: what was before it is done */
   unsigned come;                 /* how often it has since it last left; for on_reached only */
   uint64_t arrival;              /* a number that grows each time that some stream comes */
@@ -41,10 +41,13 @@ typedef struct colli_gpu_passage {
 /*
  * Prepares the passage of a stream (NULL: the default stream of the thread's context); the caller
  * sets on_reached and arg. Errors: INVALID_ARGUMENT (no stream, or a thread without a context),
- * UNSUPPORTED (the driver has no stream memory operations), NO_MEMORY.
+ * UNSUPPORTED (the driver has no stream memory operations).
  */
 coll_status colli_gpu_passage_open(colli_gpu *gpu, void *stream, colli_gpu_passage *passage,
                                    coll_error *error);
+
+/* Takes the word for which the stream will wait, if it will. Errors: NO_MEMORY, SYSTEM. */
+coll_status colli_gpu_passage_take_answer(colli_gpu_passage *passage, coll_error *error);
 
 /* Makes the stream's context current; colli_gpu_leave() undoes it. Errors: SYSTEM. */
 coll_status colli_gpu_passage_enter(const colli_gpu_passage *passage, colli_gpu_thread *before,

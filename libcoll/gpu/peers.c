@@ -22,7 +22,7 @@ static uint64_t own_process(void) {
 
 /* The length of an area. */
 static size_t area_bytes(size_t slot_bytes) {
-  const size_t bytes = COLLI_GPU_WORDS_BYTES + (COLLI_GPU_SLOTS + 1) * slot_bytes;
+  const size_t bytes = COLLI_GPU_WORDS_BYTES + (COLLI_GPU_SLOTS + 2) * slot_bytes;
   return (bytes + GRAIN - 1) / GRAIN * GRAIN;
 }
 

@@ -4,14 +4,15 @@
  * other processes.
  *
  * An area has words by which ranks meet, three slots, into which its rank puts what others read,
- * and room for a result that only its rank uses.
+ * and two rooms for results that only its rank uses.
  */
 #ifndef COLLI_GPU_PEERS_H
 #define COLLI_GPU_PEERS_H
 
 #include "libcoll/gpu/devices.h"
 
-#define COLLI_GPU_WORDS_BYTES 65536 /* at the beginning of an area */
+#define COLLI_GPU_WORDS_BYTES 65536 /* at the beginning of an area: a word for each rank, */
+#define COLLI_GPU_STATE_AT    49152 /* and the state of meets */
 #define COLLI_GPU_SLOTS       3
 
 /* What a rank tells the others. It travels as it is. */
@@ -59,14 +60,21 @@ void colli_gpu_peers_unmap(colli_gpu_peers *peers);
  * the driver must not be told. NULL is fine. */
 void colli_gpu_peers_free(colli_gpu_peers *peers, bool keep);
 
-/* Where a rank's slot begins, and this rank's room for a result. */
+/* Where a rank's slot begins. */
 static inline colli_cu_deviceptr colli_gpu_peers_slot(const colli_gpu_peers *peers, int rank,
                                                       int slot) {
   return peers->area[rank] + COLLI_GPU_WORDS_BYTES + (size_t)slot * peers->slot_bytes;
 }
 
-static inline colli_cu_deviceptr colli_gpu_peers_result(const colli_gpu_peers *peers) {
-  return colli_gpu_peers_slot(peers, peers->rank, COLLI_GPU_SLOTS);
+/* Words by which kernels meet: see kernels/meet_args.h. */
+static inline colli_cu_deviceptr colli_gpu_peers_state(const colli_gpu_peers *peers) {
+  return peers->area[peers->rank] + COLLI_GPU_STATE_AT;
+}
+
+/* This rank's room for a result, of a captured call or of others. */
+static inline colli_cu_deviceptr colli_gpu_peers_result(const colli_gpu_peers *peers,
+                                                        bool captured) {
+  return colli_gpu_peers_slot(peers, peers->rank, COLLI_GPU_SLOTS + captured);
 }
 
 #endif

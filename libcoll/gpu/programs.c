@@ -201,6 +201,7 @@ coll_status colli_gpu_launch_fold(const colli_cuda *cuda, const colli_gpu_progra
   const uint32_t more_inputs = colli_gpu_fold_words(fold->ninputs, 0);
   struct coll_gpu_fold args = {.inputs = fold->ninputs,
                                .outputs = fold->noutputs,
+                               .guard = fold->guard,
                                .more_in = fold->table_at,
                                .more_out = fold->table_at + more_inputs * sizeof(uint64_t)};
   uint64_t or_of = 0, and_of = UINT64_MAX;
@@ -233,7 +234,7 @@ static uint64_t threads_of(const struct coll_gpu_piece *piece) {
 coll_status colli_gpu_launch_copy(const colli_cuda *cuda, const colli_gpu_programs *programs,
                                   colli_cu_stream stream, const colli_gpu_copy_call *copy,
                                   coll_error *error) {
-  struct coll_gpu_copy args = {.pieces = copy->count, .more = copy->table_at};
+  struct coll_gpu_copy args = {.pieces = copy->count, .more = copy->table_at, .guard = copy->guard};
   uint64_t work = 0; /* of the longest piece: all threads share each */
   for (uint32_t i = 0; i < copy->count; i++) {
     const uint64_t threads = threads_of(&copy->pieces[i]);

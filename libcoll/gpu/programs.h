@@ -48,6 +48,7 @@ typedef struct colli_gpu_fold_call {
   uint64_t count;
   uint64_t *table;   /* colli_gpu_fold_words() words of pinned memory, which the kernel reads */
   uint64_t table_at; /* its address for the device */
+  uint64_t guard;    /* address of a word: the kernel does nothing if it is not 0; or 0 */
 } colli_gpu_fold_call;
 
 /* How many words the table of so many inputs and outputs has: the addresses for which the kernel's
@@ -71,6 +72,7 @@ typedef struct colli_gpu_copy_call {
   uint32_t count;
   struct coll_gpu_piece *table; /* as above: room for the pieces from COLL_GPU_PLACES on */
   uint64_t table_at;
+  uint64_t guard;
 } colli_gpu_copy_call;
 
 /* The same for copies. */

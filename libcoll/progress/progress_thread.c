@@ -159,10 +159,14 @@ static void listen_only(colli_progress *p) {
 
 /* How long a sleep may last while operations are in flight. */
 static uint64_t longest_nap_ns(const colli_family *family) {
-  for (const coll_comm *comm = family->members; comm; comm = comm->sibling)
+  uint64_t nap_ns = NAP_MS * COLLI_NS_PER_MS;
+  for (const coll_comm *comm = family->members; comm; comm = comm->sibling) {
     if (comm->failure.suspended && comm->failure.status == COLL_OK)
-      return SUSPECT_NAP_MS * COLLI_NS_PER_MS;
-  return NAP_MS * COLLI_NS_PER_MS;
+      nap_ns = SUSPECT_NAP_MS * COLLI_NS_PER_MS;
+    if (colli_streams_silent(comm->streams))
+      return COLLI_STREAMS_NAP_NS;
+  }
+  return nap_ns;
 }
 
 /* Sleeps until a doorbell rings. If a thread has entered meanwhile, that thread handles the

@@ -47,6 +47,9 @@ static uint64_t longest_sleep(const coll_comm *comm, uint64_t until_ns) {
     uint64_t left = until_ns > comm->watch.now_ns ? until_ns - comm->watch.now_ns : 0;
     wait_ns = left < wait_ns ? left : wait_ns;
   }
+  for (const coll_comm *one = comm->family->members; one; one = one->sibling)
+    if (colli_streams_silent(one->streams) && wait_ns > COLLI_STREAMS_NAP_NS)
+      return COLLI_STREAMS_NAP_NS;
   return wait_ns;
 }
 

@@ -11,6 +11,7 @@
 #include "libcoll/progress/enter.h"
 #include "libcoll/progress/wait.h"
 #include "libcoll/run/run.h"
+#include "libcoll/stream/direct_meet.h"
 
 #define LEAVE_NS COLLI_NS_PER_S /* how long a destroy waits for the others' */
 
@@ -134,8 +135,10 @@ static bool await_others(coll_comm *comm, uint64_t limit_ns) {
 
 /* Frees this rank's part, as soon as all ranks are here. */
 static void drop(coll_comm *comm, colli_direct *direct, uint64_t limit_ns) {
-  if (direct->peers)
+  if (direct->peers) {
+    colli_direct_free_words(direct);
     colli_gpu_peers_unmap(direct->peers);
+  }
   const bool all = await_others(comm, limit_ns);
   if (!all && direct->peers)
     colli_log_write(&comm->log, COLLI_LOG_INFO,
@@ -155,6 +158,8 @@ static coll_status join(coll_comm *comm, colli_direct *direct, colli_gpu_offer *
   if (status != COLL_OK)
     return status;
   status = mine.ready ? colli_gpu_peers_map(direct->peers, offers, &error) : COLL_ERR_UNSUPPORTED;
+  if (status == COLL_OK)
+    status = colli_direct_choose(direct, offers, &error);
   return agree(comm, status, &error);
 }
 
@@ -175,7 +180,8 @@ coll_status colli_direct_join(coll_comm *comm) {
     (void)colli_comm_refuse(comm, status, "comm_use_gpu", "out of memory");
   free(offers);
   if (status == COLL_OK) { /* on all ranks */
-    direct->mode = COLLI_GPU_ORDERED;
+    colli_log_write(&comm->log, COLLI_LOG_INFO, "calls in streams stay in GPU memory, mode %s",
+                    colli_param_word(COLLI_PARAM_GPU_MODE, direct->mode));
     comm->direct = direct;
     return COLL_OK;
   }

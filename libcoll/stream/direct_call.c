@@ -8,6 +8,7 @@
 #include "libcoll/base/assert.h"
 #include "libcoll/base/error.h"
 #include "libcoll/comm/comm.h"
+#include "libcoll/stream/direct_meet.h"
 
 #define ALIGN          64        /* of pieces and segments */
 #define CAPTURED_SLOT  2         /* eager calls take turns with the other two */
@@ -97,13 +98,15 @@ static coll_status take_memory(colli_direct_call *it, coll_error *error) {
   coll_comm *comm = it->comm;
   const size_t beyond = comm->nranks > COLL_GPU_PLACES ? (size_t)comm->nranks - COLL_GPU_PLACES : 0;
   const int device = comm->direct->peers->device;
-  if (it->reads && colli_gpu_device_of(comm->gpu, it->call->sendbuf) == COLLI_GPU_HOST)
-    if (!(it->in = colli_gpu_take_pinned(comm->gpu, it->reads, error)))
-      return error->status;
-  if (it->writes && colli_gpu_device_of(comm->gpu, it->call->recvbuf) != device)
-    if (!(it->out = colli_gpu_take_pinned(comm->gpu, it->writes, error)))
-      return error->status;
-  const size_t bytes = beyond * it->rounds * 2 * sizeof(struct coll_gpu_piece);
+  const int from = it->reads ? colli_gpu_device_of(comm->gpu, it->call->sendbuf) : device;
+  const int to = it->writes ? colli_gpu_device_of(comm->gpu, it->call->recvbuf) : device;
+  it->afar = from != device && from != COLLI_GPU_HOST;
+  it->on_host = to == COLLI_GPU_HOST;
+  if (from == COLLI_GPU_HOST && !(it->in = colli_gpu_take_pinned(comm->gpu, it->reads, error)))
+    return error->status;
+  if (to != device && !(it->out = colli_gpu_take_pinned(comm->gpu, it->writes, error)))
+    return error->status;
+  const size_t bytes = beyond * it->rounds * 3 * sizeof(struct coll_gpu_piece);
   if (bytes && !(it->addresses = colli_gpu_take_pinned(comm->gpu, bytes, error)))
     return error->status;
   return COLL_OK;
@@ -145,16 +148,30 @@ void colli_direct_call_free(colli_direct_call *it) {
   it->in = it->out = it->addresses = NULL;
 }
 
-unsigned colli_direct_call_stops(colli_direct_call *it, const colli_gpu_passage *passage) {
+coll_status colli_direct_call_settle(colli_direct_call *it, colli_gpu_passage *passage,
+                                     unsigned *stops, coll_error *error) {
+  colli_direct *direct = it->comm->direct;
   direct_round r = {.it = it};
   const size_t most = longest(it);
-  unsigned stops = 0;
+  const bool captured = passage->captured;
+  it->spins = direct->mode == COLLI_GPU_SPIN && !captured;
+  it->waits = !captured && direct->open > 0 && direct->stream != passage->stream;
+  if (!it->spins || it->waits) {
+    const coll_status status = colli_gpu_passage_take_answer(passage, error);
+    if (status != COLL_OK)
+      return status;
+  }
+  *stops = it->waits;
   for (size_t i = 0; i < it->rounds; i++) {
     r.first = i * it->piece;
-    stops += in_segments(it, in_round(&r, most)) ? 2 : 1;
-    stops += passage->captured;
+    *stops += (in_segments(it, in_round(&r, most)) ? 2 : 1) + captured;
   }
-  return stops + it->waits;
+  it->first = direct->meets + 1;
+  it->number = direct->calls + it->spins;
+  direct->calls += it->spins;
+  if (!captured)
+    direct->stream = passage->stream;
+  return COLL_OK;
 }
 
 /* ---- the parts of a round -------------------------------------------------------------------- */
@@ -180,22 +197,10 @@ static uint64_t result_of(const colli_direct_call *it) {
   return (uint64_t)(it->out ? it->out->memory : it->call->recvbuf);
 }
 
-/* Copies this rank's pieces into its slot. */
-static coll_status put_input(const direct_round *r) {
+/* Lets all ranks meet. */
+static coll_status put_meet(const direct_round *r) {
   const colli_direct_call *it = r->it;
-  const colli_gpu_peers *peers = it->comm->direct->peers;
-  const size_t parts = parts_of(it->comm, it->call);
-  coll_status status = COLL_OK;
-  if (it->reads == 0)
-    return COLL_OK;
-  for (size_t i = 0; i < parts && status == COLL_OK; i++) {
-    size_t bytes = it->reads, at = 0;
-    if (parts > 1)
-      at = block(it, true, i, &bytes);
-    status = put_copy(r, colli_gpu_peers_slot(peers, peers->rank, r->slot) + i * it->piece,
-                      input_of(it) + at + r->first, in_round(r, bytes));
-  }
-  return status;
+  return colli_direct_put_meet(it->comm->direct, r->passage, it->spins, r->error);
 }
 
 /* Room for addresses that are not arguments; where the host and the device see it. */
@@ -208,14 +213,45 @@ static void *take_addresses(const direct_round *r, size_t bytes) {
   return at;
 }
 
-/* Copies pieces by a kernel. */
+/* Copies pieces by a kernel, which does nothing if the guard's word is not 0. */
 static coll_status put_pieces(const direct_round *r, const struct coll_gpu_piece *pieces,
-                              size_t count) {
+                              size_t count, uint64_t guard) {
   const size_t beyond = count > COLL_GPU_PLACES ? count - COLL_GPU_PLACES : 0;
   void *table = take_addresses(r, beyond * sizeof(*pieces));
-  const colli_gpu_copy_call copy = {pieces, (uint32_t)count, table, (uint64_t)table};
+  const colli_gpu_copy_call copy = {pieces, (uint32_t)count, table, (uint64_t)table, guard};
   return colli_gpu_launch_copy(&r->passage->gpu->cuda, r->it->comm->direct->programs,
                                r->passage->stream, &copy, r->error);
+}
+
+/* Copies this rank's pieces into its slot, unless it has gone on without the others. */
+static coll_status put_input(const direct_round *r) {
+  const colli_direct_call *it = r->it;
+  const colli_gpu_peers *peers = it->comm->direct->peers;
+  const size_t parts = parts_of(it->comm, it->call);
+  const uint64_t slot = colli_gpu_peers_slot(peers, peers->rank, r->slot);
+  coll_status status = COLL_OK;
+  if (it->reads == 0)
+    return COLL_OK;
+  struct coll_gpu_piece *pieces = malloc(parts * sizeof(*pieces));
+  if (!pieces)
+    return colli_error_set(r->error, COLL_ERR_NO_MEMORY, NULL, "out of memory for a list");
+  for (size_t i = 0; i < parts; i++) {
+    size_t bytes = it->reads, at = 0;
+    if (parts > 1)
+      at = block(it, true, i, &bytes);
+    pieces[i] = (struct coll_gpu_piece){slot + i * it->piece, input_of(it) + at + r->first,
+                                        in_round(r, bytes)};
+    if (it->afar) { /* kernels do not reach it */
+      const uint64_t near = colli_gpu_peers_result(peers, r->passage->captured) + i * it->piece;
+      if (status == COLL_OK)
+        status = put_copy(r, near, pieces[i].from, pieces[i].bytes);
+      pieces[i].from = near;
+    }
+  }
+  if (status == COLL_OK)
+    status = put_pieces(r, pieces, parts, colli_direct_guard(it->comm->direct, it->spins));
+  free(pieces);
+  return status;
 }
 
 /* Copies from the slots of ranks [first, end): from `part` of each, `blocks` of the result or its
@@ -237,13 +273,15 @@ static coll_status pull(const direct_round *r, int first, int end, size_t part, 
           result_of(it) + at + r->first,
           colli_gpu_peers_slot(peers, rank, r->slot) + part * it->piece, bytes};
   }
-  const coll_status status = count > 0 ? put_pieces(r, pieces, count) : COLL_OK;
+  const coll_status status = count > 0 ? put_pieces(r, pieces, count, 0) : COLL_OK;
   free(pieces);
   return status;
 }
 
-/* Folds `bytes` at `offset` of the slots of ranks [0, end) into `to`. */
-static coll_status fold(const direct_round *r, int end, size_t offset, uint64_t to, size_t bytes) {
+/* Folds `bytes` at `offset` of the slots of ranks [0, end) into `to`. The guard is that of its
+ * kernel. */
+static coll_status fold(const direct_round *r, int end, size_t offset, uint64_t to, size_t bytes,
+                        uint64_t guard) {
   const colli_direct_call *it = r->it;
   const colli_gpu_peers *peers = it->comm->direct->peers;
   const coll_type type = (coll_type)it->call->type;
@@ -251,7 +289,8 @@ static coll_status fold(const direct_round *r, int end, size_t offset, uint64_t 
   const bool wide = it->comm->calls.accumulate == COLL_ACCUMULATE_FLOAT32 &&
                     colli_gpu_folds(type, it->call->op, true);
   const uint32_t inputs = alone ? 2 : (uint32_t)end;
-  const uint64_t direct = colli_gpu_folds_at(type, to) ? to : colli_gpu_peers_result(peers);
+  const uint64_t direct =
+      colli_gpu_folds_at(type, to) ? to : colli_gpu_peers_result(peers, r->passage->captured);
   if (bytes == 0)
     return COLL_OK;
   uint64_t *from = malloc(inputs * sizeof(*from));
@@ -272,7 +311,8 @@ static coll_status fold(const direct_round *r, int end, size_t offset, uint64_t 
                                     .outputs = &direct,
                                     .count = bytes / elem_of(it->call),
                                     .table = table,
-                                    .table_at = (uint64_t)table};
+                                    .table_at = (uint64_t)table,
+                                    .guard = guard};
   coll_status status = colli_gpu_launch_fold(&r->passage->gpu->cuda, it->comm->direct->programs,
                                              r->passage->stream, &call, r->error);
   free(from);
@@ -297,11 +337,12 @@ static coll_status reduce_segments(const direct_round *r, size_t bytes) {
                                             colli_gpu_peers_slot(peers, (int)count, r->slot) + at,
                                             bytes - at < segment ? bytes - at : segment};
   coll_status status =
-      fold(r, peers->nranks, first, colli_gpu_peers_slot(peers, peers->rank, r->slot) + first, own);
+      fold(r, peers->nranks, first, colli_gpu_peers_slot(peers, peers->rank, r->slot) + first, own,
+           colli_direct_guard(it->comm->direct, it->spins));
   if (status == COLL_OK)
-    status = colli_gpu_passage_wait(r->passage, r->error);
+    status = put_meet(r);
   if (status == COLL_OK)
-    status = put_pieces(r, pieces, count);
+    status = put_pieces(r, pieces, count, 0);
   free(pieces);
   return status;
 }
@@ -318,15 +359,15 @@ static coll_status put_result(const direct_round *r) {
   case COLLI_ALLREDUCE:
     if (in_segments(it, bytes))
       return reduce_segments(r, bytes);
-    return fold(r, n, 0, to, bytes);
+    return fold(r, n, 0, to, bytes, 0);
   case COLLI_REDUCE:
-    return fold(r, n, 0, to, bytes);
+    return fold(r, n, 0, to, bytes, 0);
   case COLLI_REDUCE_SCATTER:
-    return fold(r, n, (size_t)rank * it->piece, to, bytes);
+    return fold(r, n, (size_t)rank * it->piece, to, bytes, 0);
   case COLLI_SCAN:
-    return fold(r, rank + 1, 0, to, bytes);
+    return fold(r, rank + 1, 0, to, bytes, 0);
   case COLLI_EXSCAN:
-    return fold(r, rank, 0, to, bytes);
+    return fold(r, rank, 0, to, bytes, 0);
   case COLLI_BROADCAST:
     return pull(r, root, root + 1, 0, false);
   case COLLI_SCATTER:
@@ -393,11 +434,11 @@ static coll_status put_blocks(const direct_round *r) {
 static coll_status put_round(const direct_round *r) {
   coll_status status = COLL_OK;
   if (r->passage->captured) /* whatever uses the slot before has ended on all ranks */
-    status = colli_gpu_passage_wait(r->passage, r->error);
+    status = put_meet(r);
   if (status == COLL_OK)
     status = put_input(r);
   if (status == COLL_OK)
-    status = colli_gpu_passage_wait(r->passage, r->error);
+    status = put_meet(r);
   return status == COLL_OK ? put_result(r) : status;
 }
 
@@ -413,8 +454,10 @@ coll_status colli_direct_call_fill(colli_direct_call *it, colli_gpu_passage *pas
     r.slot = passage->captured ? CAPTURED_SLOT : (int)(direct->rounds++ % CAPTURED_SLOT);
     status = put_round(&r);
   }
-  if (status != COLL_OK || !it->out)
+  if (status == COLL_OK && it->out)
+    status = it->on_host ? put_host(&r, deliver_result) : put_blocks(&r);
+  if (status != COLL_OK)
     return status;
-  const bool on_host = colli_gpu_device_of(it->comm->gpu, it->call->recvbuf) == COLLI_GPU_HOST;
-  return on_host ? put_host(&r, deliver_result) : put_blocks(&r);
+  return it->spins ? colli_direct_put_end(direct, passage, it->number, error)
+                   : colli_gpu_passage_end(passage, error);
 }

@@ -22,9 +22,12 @@ typedef struct colli_direct_call {
   size_t reads, writes;   /* bytes from the beginnings of its buffers */
   size_t piece;           /* bytes of each block that are in a slot at a time */
   size_t rounds;
+  bool spins;              /* its meets are kernels that spin; */
+  uint32_t first, number;  /* then the number of its first one, and its own */
   bool waits;              /* the stream waits before the first round, for calls in other streams */
-  unsigned meets;          /* how often it stops: then, and at each meet */
-  colli_pinned *in, *out;  /* for buffers that kernels do not reach, or NULL */
+  bool afar;               /* the input is on another device */
+  bool on_host;            /* the result goes to memory of the host */
+  colli_pinned *in, *out;  /* for input on the host, and for results that kernels do not reach */
   colli_pinned *addresses; /* more than kernels take as arguments, or NULL */
   size_t used;             /* bytes of them */
 } colli_direct_call;
@@ -40,10 +43,15 @@ coll_status colli_direct_call_make(coll_comm *comm, const colli_call *call, int 
                                    colli_direct_call *it);
 void colli_direct_call_free(colli_direct_call *it);
 
-/* How often the stream stops, if it is captured or not. */
-unsigned colli_direct_call_stops(colli_direct_call *it, const colli_gpu_passage *passage);
+/*
+ * Settles how often the stream stops, now that it is known whether it is captured: at each meet,
+ * and before the first one if calls of other streams have not ended. Takes the word for which it
+ * waits. Errors: NO_MEMORY, SYSTEM.
+ */
+coll_status colli_direct_call_settle(colli_direct_call *it, colli_gpu_passage *passage,
+                                     unsigned *stops, coll_error *error);
 
-/* Puts the call into the stream of a passage, which is entered. Errors: SYSTEM. */
+/* Puts the call and its end into the stream of a passage, which is entered. Errors: SYSTEM. */
 coll_status colli_direct_call_fill(colli_direct_call *it, colli_gpu_passage *passage,
                                    coll_error *error);
 

@@ -11,6 +11,7 @@
 #include "libcoll/progress/wait.h"
 #include "libcoll/run/request.h"
 #include "libcoll/run/run.h"
+#include "libcoll/stream/direct_meet.h"
 #include "libcoll/stream/stream_batch.h"
 
 #define FINISH_NS  (10 * COLLI_NS_PER_S)   /* the longest that a destroy waits for streams, */
@@ -64,26 +65,19 @@ static coll_status prepare(stream_batch *batch, void *stream) {
   batch->passage.arg = batch;
   if (batch->in_gpu)
     return colli_direct_call_make(comm, call, batch->passage.device, &batch->direct);
-  return stage(batch);
-}
-
-/* Settles how often the stream of a call in GPU memory stops, now that it is known whether it is
- * captured. */
-static void count_stops(stream_batch *batch) {
-  colli_direct *direct = batch->comm->direct;
-  const bool captured = batch->passage.captured;
-  /* Its input may go into a slot only after calls in other streams have ended. */
-  batch->direct.waits = !captured && direct->open > 0 && direct->stream != batch->passage.stream;
-  batch->stops = colli_direct_call_stops(&batch->direct, &batch->passage);
-  if (!captured)
-    direct->stream = batch->passage.stream;
+  coll_status status = stage(batch);
+  if (status == COLL_OK && colli_gpu_passage_take_answer(&batch->passage, &error) != COLL_OK) {
+    snprintf(error.operation, sizeof(error.operation), "%s", call->name);
+    status = colli_comm_refuse_as(comm, &error);
+  }
+  return status;
 }
 
 /* Puts the calls and their end into the stream. */
 static coll_status fill_stream(stream_batch *batch, coll_error *error) {
-  coll_status status = batch->in_gpu
-                           ? colli_direct_call_fill(&batch->direct, &batch->passage, error)
-                           : fill_staged(batch, error);
+  if (batch->in_gpu)
+    return colli_direct_call_fill(&batch->direct, &batch->passage, error);
+  const coll_status status = fill_staged(batch, error);
   return status == COLL_OK ? colli_gpu_passage_end(&batch->passage, error) : status;
 }
 
@@ -94,17 +88,17 @@ static coll_status submit(stream_batch *batch, coll_error *error) {
   coll_comm *comm = batch->comm;
   colli_gpu_thread before;
   coll_status status = colli_gpu_passage_enter(&batch->passage, &before, error);
-  if (status == COLL_OK) {
+  const bool entered = status == COLL_OK;
+  if (entered)
     status = colli_gpu_passage_join_capture(&batch->passage, error);
-    if (status != COLL_OK && !batch->passage.captured)
-      colli_gpu_leave(comm->gpu, &before);
-  }
+  if (status == COLL_OK && batch->in_gpu)
+    status = colli_direct_call_settle(&batch->direct, &batch->passage, &batch->stops, error);
   if (status != COLL_OK && !batch->passage.captured) { /* nothing is in the stream */
+    if (entered)
+      colli_gpu_leave(comm->gpu, &before);
     colli_batch_free(batch);
     return status;
   }
-  if (batch->in_gpu)
-    count_stops(batch);
   colli_batch_append(batch);
   colli_call_pause(comm);
   if (status == COLL_OK)
@@ -271,13 +265,36 @@ coll_status colli_stream_end_group(coll_comm *comm, coll_status refused) {
   return refused;
 }
 
+/* Whether the stream of some call has ended it, but the host does not know yet how it ended. */
+static bool is_unsettled(const coll_comm *comm) {
+  const stream_batch *batch;
+  TAILQ_FOREACH(batch, &comm->streams->batches, link)
+    if (batch->in_gpu && batch->direct.spins && batch->state != COLLI_BATCH_ANSWERED &&
+        colli_batch_has_left(batch))
+      return true;
+  return false;
+}
+
+coll_status colli_stream_status(coll_comm *comm) {
+  if (!comm->streams)
+    return COLL_OK;
+  colli_comm_wait_begin(comm);
+  while (comm->failure.status == COLL_OK && colli_streams_silent(comm->streams) &&
+         is_unsettled(comm))
+    colli_comm_wait_a_bit(comm, 0);
+  return comm->failure.status == COLL_OK ? comm->streams->status : comm->failure.status;
+}
+
 /* ---- the end --------------------------------------------------------------------------------- */
 
 /* Ends the queue: what a graph may still launch goes on without the communicator. Whether nothing
  * remains. */
-static bool end_queue(colli_streams *streams) {
+static bool end_queue(coll_comm *comm) {
+  colli_streams *streams = comm->streams;
   bool none = true;
   stream_batch *batch;
+  if (comm->direct && !TAILQ_EMPTY(&streams->batches))
+    colli_direct_stop(comm->direct);
   TAILQ_FOREACH(batch, &streams->batches, link) {
     colli_gpu_passage_abandon(&batch->passage);
     none = false;
@@ -310,7 +327,7 @@ bool colli_stream_finish(coll_comm *comm) {
   await_released(comm);
   for (int i = 0; i < streams->ngroup; i++)
     colli_request_put(streams->group[i]);
-  const bool none = end_queue(streams) && !streams->lost;
+  const bool none = end_queue(comm) && !streams->lost;
   comm->streams = NULL;
   free(streams->group);
   free(streams);

@@ -17,6 +17,10 @@ typedef coll_status colli_keep_fn(coll_comm *comm, const colli_call *call, coll_
 coll_status colli_stream_call(coll_comm *comm, const colli_call *call, void *stream,
                               colli_keep_fn *keep);
 
+/* COLL_OK, or why an operation that its stream has passed has failed. Waits for what the other
+ * ranks say of it. */
+coll_status colli_stream_status(coll_comm *comm);
+
 /* Whether the open group has stream-ordered calls. */
 bool colli_stream_has_group(const coll_comm *comm);
 

@@ -9,6 +9,7 @@
 #include "libcoll/progress/wait.h"
 #include "libcoll/run/request.h"
 #include "libcoll/run/run.h"
+#include "libcoll/stream/direct_meet.h"
 
 #define POLLS_PER_CHECK 64u /* of the deadline of streams that are held */
 
@@ -32,8 +33,10 @@ void colli_batch_append(stream_batch *batch) {
     return;
   streams->open++;
   streams->unstarted++;
-  if (batch->in_gpu)
-    batch->comm->direct->open++;
+  if (!batch->in_gpu)
+    return;
+  batch->comm->direct->open++;
+  streams->silent |= batch->direct.spins;
 }
 
 void colli_batch_free(stream_batch *batch) {
@@ -53,6 +56,29 @@ static void note_status(coll_comm *comm, coll_status status) {
     comm->streams->status = status;
 }
 
+/* Whether the stream does not wait for the host at its next stop, but for the other ranks. */
+static bool spins_next(const stream_batch *batch) {
+  return batch->in_gpu && batch->direct.spins && batch->stop >= batch->direct.waits;
+}
+
+bool colli_batch_has_left(const stream_batch *batch) {
+  if (!batch->in_gpu || !batch->direct.spins)
+    return atomic_load(&batch->passage.left);
+  return colli_direct_is_past(&colli_direct_words_of(batch->comm->direct)->ended,
+                              batch->direct.number);
+}
+
+/* Whether the stream has come to its next stop, or would have, had it not gone on without the
+ * others.
+ */
+static bool has_come(const stream_batch *batch) {
+  if (!spins_next(batch))
+    return atomic_load(&batch->passage.reached);
+  const colli_direct_words *words = colli_direct_words_of(batch->comm->direct);
+  const uint32_t meet = batch->direct.first + batch->stop - batch->direct.waits;
+  return colli_direct_is_past(&words->arrived, meet) || colli_batch_has_left(batch);
+}
+
 /* Whether the stream will not stop again. */
 static bool is_at_last_stop(const stream_batch *batch) {
   return batch->stop + 1 >= batch->stops;
@@ -61,7 +87,9 @@ static bool is_at_last_stop(const stream_batch *batch) {
 /* Starts the calls, up to the first that fails; or lets all ranks come to a stop of one call. */
 static void start(stream_batch *batch) {
   coll_comm *comm = batch->comm;
-  const unsigned place = batch->stop * 2 + batch->passage.captured;
+  /* Not all ranks have the stop where a stream waits for calls in other streams. */
+  const unsigned own = batch->in_gpu && batch->direct.waits;
+  const unsigned place = (batch->stop - own) * 2 + batch->passage.captured;
   batch->state = COLLI_BATCH_RUNNING;
   batch->started = 0;
   atomic_store(&batch->passage.reached, false); /* it does not come again before the answer */
@@ -89,9 +117,14 @@ static bool has_ended(const stream_batch *batch) {
 
 /* Lets the stream go on to its next stop, or to the end. */
 static void pass(stream_batch *batch) {
-  atomic_store(&batch->passage.reached, false);
+  const bool spins = spins_next(batch);
+  if (batch->comm->failure.status != COLL_OK && batch->comm->direct)
+    colli_direct_stop(batch->comm->direct);
   batch->stop++;
   batch->state = batch->stop < batch->stops ? COLLI_BATCH_EXPECTED : COLLI_BATCH_ANSWERED;
+  if (spins)
+    return;
+  atomic_store(&batch->passage.reached, false);
   colli_gpu_passage_answer(&batch->passage);
 }
 
@@ -144,7 +177,7 @@ static bool are_slots_used(const stream_batch *batch) {
   const stream_batch *other;
   TAILQ_FOREACH(other, &batch->comm->streams->batches, link)
     if (other != batch && other->in_gpu && (other->state != COLLI_BATCH_EXPECTED || other->stop) &&
-        !atomic_load(&other->passage.left))
+        !colli_batch_has_left(other))
       return true;
   return false;
 }
@@ -175,7 +208,7 @@ static bool is_its_turn(const stream_batch *batch, bool first, const stream_batc
 static int move_batch(stream_batch *batch, bool first, const stream_batch *midway) {
   switch (batch->state) {
   case COLLI_BATCH_EXPECTED:
-    if (!atomic_load(&batch->passage.reached) || !is_its_turn(batch, first, midway))
+    if (!has_come(batch) || !is_its_turn(batch, first, midway))
       return 0;
     if (batch->in_gpu && batch->direct.waits && batch->stop == 0)
       pass(batch); /* nobody else is waited for */
@@ -189,7 +222,7 @@ static int move_batch(stream_batch *batch, bool first, const stream_batch *midwa
     return 1;
   case COLLI_BATCH_ANSWERED: {
     const bool stopped = atomic_load(&batch->passage.reached); /* before `left`: it may be again */
-    if (atomic_load(&batch->passage.left)) {
+    if (colli_batch_has_left(batch)) {
       end_passage(batch);
       return 1;
     }
@@ -208,8 +241,7 @@ static void check_deadline(coll_comm *comm) {
   while (missing && (missing->state != COLLI_BATCH_EXPECTED || missing->passage.captured))
     missing = TAILQ_NEXT(missing, link);
   for (late = missing; late; late = TAILQ_NEXT(late, link))
-    if (late != missing && late->state == COLLI_BATCH_EXPECTED &&
-        atomic_load(&late->passage.reached))
+    if (late != missing && late->state == COLLI_BATCH_EXPECTED && has_come(late))
       break;
   if (!late || comm->failure.status != COLL_OK) {
     comm->streams->held_ns = 0;
@@ -266,8 +298,17 @@ int colli_batches_move(coll_comm *comm) {
   return moved;
 }
 
+/* Puts the end of a batch into its stream. */
+static coll_status put_end(stream_batch *batch) {
+  if (batch->in_gpu && batch->direct.spins)
+    return colli_direct_put_end(batch->comm->direct, &batch->passage, batch->direct.number, NULL);
+  return colli_gpu_passage_end(&batch->passage, NULL);
+}
+
 void colli_batch_give_up(stream_batch *batch) {
   colli_streams *streams = batch->comm->streams;
+  if (batch->in_gpu)
+    colli_direct_stop(batch->comm->direct);
   colli_gpu_passage_answer(&batch->passage);
   if (batch->passage.captured) /* its capture has failed, and there will be no graph */
     return;
@@ -276,7 +317,7 @@ void colli_batch_give_up(stream_batch *batch) {
     streams->unstarted--;
   batch->state = COLLI_BATCH_ANSWERED;
   batch->stop = batch->stops;
-  if (colli_gpu_passage_end(&batch->passage, NULL) == COLL_OK)
+  if (put_end(batch) == COLL_OK)
     return;
   TAILQ_REMOVE(&streams->batches, batch, link);
   streams->open--;

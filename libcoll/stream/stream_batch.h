@@ -40,6 +40,9 @@ void colli_batch_wake(void *batch);
 /* Advances all batches of a communicator; not 0 if something moved. */
 int colli_batches_move(coll_comm *comm);
 
+/* Whether the stream has ended a batch. */
+bool colli_batch_has_left(const colli_stream_batch *batch);
+
 /* The driver did not take all of a batch: what it took goes on at once, or never ends. */
 void colli_batch_give_up(colli_stream_batch *batch);
 

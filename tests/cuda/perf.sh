@@ -26,7 +26,9 @@ for blocking in 0 1; do
   for ranks in 1 3; do
     check "all collectives, $calls, $ranks threads" "$perf" "${all[@]}" -t $ranks "${cuda[@]}" "${sizes[@]}"
     tables ${#all[@]}
-    has "# memory: cuda, staged .* calls: $calls; rank 0 on GPU 0 of 2"
+    where=staged
+    [ $blocking$ranks = 03 ] && where=direct
+    has "# memory: cuda, $where.* calls: $calls; rank 0 on GPU 0 of 2"
   done
   check "all collectives, $calls, 3 processes" "$run" -n 3 "$perf" "${all[@]}" "${cuda[@]}" "${sizes[@]}" -r -1
   tables ${#all[@]}
@@ -50,12 +52,17 @@ for blocking in 0 1; do
   python3 - "$out/json" $calls <<'END_PYTHON' || failed=1
 import json, sys
 run = json.load(open(sys.argv[1]))
-assert run["memory"] == "cuda" and run["staged"] and run["calls"] == sys.argv[2], run
+assert run["memory"] == "cuda" and run["staged"] == (sys.argv[2] == "blocking") and run["calls"] == sys.argv[2], run
 half = run["results"][0]["out_of_place"]
 assert half["wrong"] == 0 and 0 < half["min_us"] <= half["max_us"], half
 END_PYTHON
   check "every algorithm, $calls" "$perf" reduce -t 3 "${cuda[@]}" -b 4 -e 4 -n 2 -w 1 --algo all
   tables 1
+done
+for mode in staged ordered spin; do
+  COLL_GPU_MODE=$mode GPU_DEVICES=4 check "all collectives, mode $mode, 4 processes" "$run" -n 4 "$perf" "${all[@]}" \
+    --memory cuda "${sizes[@]}"
+  tables ${#all[@]}
 done
 check "levels of determinism" "$perf" allreduce -t 3 --memory cuda -b 1K -e 1K -n 2 -w 1 --deterministic all
 check "iterations are chosen" "$perf" allreduce -t 2 --memory cuda -b 4 -e 4

@@ -26,6 +26,8 @@ COLL_DEVICE struct coll_gpu_piece coll_piece(const struct coll_gpu_copy *copy, u
 /* All threads share each piece: 16 bytes at a time, or fewer if the addresses do not agree. */
 COLL_KERNEL coll_copy(struct coll_gpu_copy copy) {
   const uint64_t step = coll_threads();
+  if (coll_is_stopped(copy.guard))
+    return;
   for (uint32_t p = 0; p < copy.pieces; p++) {
     const struct coll_gpu_piece piece = coll_piece(&copy, p);
     const uint64_t differ = piece.to ^ piece.from;

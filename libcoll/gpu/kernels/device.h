@@ -77,6 +77,13 @@ COLL_DEVICE void coll_store_8(uint64_t at, uint8_t value) {
   __asm__ volatile("st.global.u8 [%0], %1;" ::"l"(at), "h"((uint16_t)value) : "memory");
 }
 
+/* A word that others write at the same time: other GPUs and the host. */
+COLL_DEVICE uint32_t coll_load_system(uint64_t at) {
+  uint32_t value;
+  __asm__ volatile("ld.relaxed.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(at) : "memory");
+  return value;
+}
+
 /* float16 to float32 and back; the instruction's NaN is another one than the host's. */
 COLL_DEVICE float coll_widen_f16(uint32_t half) {
   float value;
@@ -114,8 +121,14 @@ COLL_ACCESS(8, uint8_t)
 COLL_ACCESS(16, uint16_t)
 COLL_ACCESS(32, uint32_t)
 COLL_ACCESS(64, uint64_t)
-#define coll_widen_f16  colli_widen_f16
-#define coll_narrow_f16 colli_narrow_f16
+#define coll_load_system coll_load_32
+#define coll_widen_f16   colli_widen_f16
+#define coll_narrow_f16  colli_narrow_f16
 #endif
+
+/* Whether a kernel has nothing to do: its memory belongs to others by now. */
+COLL_DEVICE int coll_is_stopped(uint64_t guard) {
+  return guard && coll_load_system(guard);
+}
 
 #endif

@@ -37,6 +37,8 @@ COLL_DEVICE uint64_t coll_output(const struct coll_gpu_fold *fold, uint32_t i) {
 #define COLL_FOLD(name, bits, at_once, acc_type, FIRST, NEXT, LAST)                                \
   COLL_KERNEL coll_fold_##name(struct coll_gpu_fold fold) {                                        \
     const uint64_t step = coll_threads(), all = fold.vectors + fold.singles;                       \
+    if (coll_is_stopped(fold.guard))                                                               \
+      return;                                                                                      \
     COLL_ONE_BY_ONE for (uint64_t i = coll_thread(); i < all; i += step) {                         \
       const int whole = i < fold.vectors;                                                          \
       const uint64_t offset = coll_offset(&fold, i, bits);                                         \

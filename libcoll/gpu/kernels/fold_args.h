@@ -29,6 +29,7 @@ struct coll_gpu_fold {
   uint32_t factor_32;            /* AVG: bits of the factor as a float */
   uint32_t shift;                /* AVG: colli_divisor's bits; 0: nothing to divide by */
   uint32_t inputs, outputs;      /* how many */
+  uint64_t guard;                /* address of a word: if it is not 0, nothing is done; or 0 */
 };
 
 /* One piece of coll_copy. The places do not overlap. */
@@ -39,7 +40,8 @@ struct coll_gpu_piece {
 /* Arguments of coll_copy: pieces of any length at any address. */
 struct coll_gpu_copy {
   struct coll_gpu_piece piece[COLL_GPU_PLACES];
-  uint64_t more; /* a table of the other pieces, readable by the device */
+  uint64_t more;  /* a table of the other pieces, readable by the device */
+  uint64_t guard; /* as above */
   uint32_t pieces;
   uint32_t unused; /* 0 */
 };
@@ -49,12 +51,12 @@ struct coll_gpu_copy {
 #else
 #define COLL_GPU_ASSERT(condition, text) _Static_assert(condition, text)
 #endif
-COLL_GPU_ASSERT(sizeof(struct coll_gpu_fold) == 192, "host and device agree");
+COLL_GPU_ASSERT(sizeof(struct coll_gpu_fold) == 200, "host and device agree");
 COLL_GPU_ASSERT(offsetof(struct coll_gpu_fold, more_in) == 128, "host and device agree");
 COLL_GPU_ASSERT(offsetof(struct coll_gpu_fold, factor_32) == 176, "host and device agree");
 COLL_GPU_ASSERT(offsetof(struct coll_gpu_fold, outputs) == 188, "host and device agree");
 COLL_GPU_ASSERT(sizeof(struct coll_gpu_piece) == 24, "host and device agree");
-COLL_GPU_ASSERT(sizeof(struct coll_gpu_copy) == 208, "host and device agree");
+COLL_GPU_ASSERT(sizeof(struct coll_gpu_copy) == 216, "host and device agree");
 COLL_GPU_ASSERT(offsetof(struct coll_gpu_copy, more) == 192, "host and device agree");
 
 #ifndef __CUDA__

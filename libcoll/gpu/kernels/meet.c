@@ -8,12 +8,7 @@ COLL_DEVICE void coll_fence_system(void) {
   __asm__ volatile("fence.acq_rel.sys;" ::: "memory");
 }
 
-/* Words that others read and write at the same time: other GPUs and the host. */
-COLL_DEVICE uint32_t coll_load_system(uint64_t at) {
-  uint32_t value;
-  __asm__ volatile("ld.relaxed.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(at) : "memory");
-  return value;
-}
+/* A word that others read at the same time: other GPUs and the host. */
 COLL_DEVICE void coll_store_system(uint64_t at, uint32_t value) {
   __asm__ volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(at), "r"(value) : "memory");
 }
