@@ -138,10 +138,12 @@ const colli_param_info colli_param_table[COLLI_PARAM_COUNT] = {
         {"COLL_SLOT_COUNT", COLLI_PARAM_INT, "8", 2, 64,
          "Number of slots for each connection and direction. The same on all ranks."},
     [COLLI_PARAM_GPU_MODE] =
-        {"COLL_GPU_MODE", COLLI_PARAM_WORD, "auto", 0, 3,
+        {"COLL_GPU_MODE", COLLI_PARAM_WORD, "auto", 0, 4,
          "How calls in streams of CUDA run: staged (on copies in host memory), ordered (in GPU "
-         "memory), spin (the same, without the host, with a GPU for each rank), or auto: the last "
-         "of these that is possible. The same on all ranks; see docs/gpu.md."},
+         "memory), spin (the same, without the host, with a GPU for each rank), meet (the same, "
+         "for "
+         "threads that share a GPU), or auto: the last of these that is possible. The same on all "
+         "ranks; see docs/gpu.md."},
     [COLLI_PARAM_GPU_SLOT_BYTES] =
         {"COLL_GPU_SLOT_BYTES", COLLI_PARAM_BYTES, "4M", 4096, 1 << 30,
          "Size of the slots of GPU memory through which calls in streams move data; a multiple of "
@@ -221,7 +223,7 @@ static const char *const words[COLLI_PARAM_COUNT][5] = {
     [COLLI_PARAM_SHRINK_QUORUM] = {"majority", "reachable"},
     [COLLI_PARAM_CHECK_FINITE] = {"off", "warn", "error"},
     [COLLI_PARAM_DATA_CHECK] = {"none", "crc32c", "mac"},
-    [COLLI_PARAM_GPU_MODE] = {"auto", "staged", "ordered", "spin"},
+    [COLLI_PARAM_GPU_MODE] = {"auto", "staged", "ordered", "spin", "meet"},
 };
 
 const char *colli_param_word(colli_param_id id, long long number) {

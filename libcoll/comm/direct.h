@@ -10,7 +10,9 @@ typedef enum colli_gpu_mode {
   COLLI_GPU_AUTO,    /* the best of the others that the GPUs allow */
   COLLI_GPU_STAGED,  /* on copies in host memory */
   COLLI_GPU_ORDERED, /* in GPU memory; the host tells streams when all ranks have come */
-  COLLI_GPU_SPIN     /* the same, but they tell each other: one rank a GPU */
+  COLLI_GPU_SPIN,    /* the same, but they tell each other: one rank a GPU */
+  COLLI_GPU_MEET     /* the same, but calls wait for each other, and streams for events: ranks are
+                        threads that share a GPU */
 } colli_gpu_mode;
 
 /* Words in pinned memory by which the host and this rank's streams know of each other. */
@@ -30,11 +32,14 @@ typedef struct colli_direct {
   const colli_gpu_programs *programs; /* of the device */
   colli_gpu_mode mode;                /* never AUTO or STAGED */
   colli_pinned *words;                /* colli_direct_words */
-  colli_pinned *there;                /* SPIN: where this rank's words at the others are */
-  uint32_t meets, calls;              /* SPIN: put into streams so far, without those in graphs */
-  unsigned rounds; /* of calls so far: each uses another slot than the one before */
-  void *stream;    /* of the last call, */
-  int open;        /* calls that have not ended, without those in graphs */
+  colli_pinned *there;                /* SPIN: where this rank's words at the others are, or NULL */
+  colli_cu_event events[3];           /* MEET: at this rank's last two meets, and at its last end */
+  colli_cu_event (*theirs)[2];        /* nranks: the first two of each rank */
+  uint32_t meets, calls; /* put into streams so far, without those that the host answers */
+  unsigned rounds;       /* so far: each uses another slot than the one before */
+  void *stream;          /* of the last call, */
+  int open;              /* calls that have not ended, without those in graphs */
+  bool has_graphs;       /* some call was captured */
 } colli_direct;
 
 static inline colli_direct_words *colli_direct_words_of(const colli_direct *direct) {

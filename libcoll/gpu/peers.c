@@ -52,6 +52,8 @@ static coll_status make_area(colli_gpu_peers *peers, colli_gpu_offer *offer, col
   if (result == COLLI_CUDA_SUCCESS) {
     function = "cuStreamSynchronize";
     result = cuda->stream_synchronize(stream);
+    if (result != COLLI_CUDA_SUCCESS)
+      *area = 0; /* kept, because the stream may still write to it */
   }
   if (result == COLLI_CUDA_SUCCESS) {
     function = "cuDeviceGetUuid";
@@ -177,10 +179,7 @@ coll_status colli_gpu_peers_map(colli_gpu_peers *peers, const colli_gpu_offer *o
     return status;
   for (int rank = 0; rank < peers->nranks && status == COLL_OK; rank++) {
     const colli_gpu_offer *offer = &offers[rank];
-    if (!offer->ready)
-      status = colli_error_set(error, COLL_ERR_UNSUPPORTED, NULL, "rank %d: %.*s", rank,
-                               (int)sizeof(offer->reason) - 1, offer->reason);
-    else if (offer->slot_bytes != own->slot_bytes || offer->mode != own->mode)
+    if (offer->slot_bytes != own->slot_bytes || offer->mode != own->mode)
       status = colli_error_set(error, COLL_ERR_UNSUPPORTED, NULL,
                                "COLL_GPU_SLOT_BYTES or COLL_GPU_MODE differ from rank %d's", rank);
     else if (rank != peers->rank)

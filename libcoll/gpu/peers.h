@@ -21,12 +21,13 @@ typedef struct colli_gpu_offer {
   colli_cu_uuid uuid;         /* of the device */
   uint64_t at;                /* the area in the process that owns it */
   uint64_t process;           /* which that is, among those of its host */
+  uint64_t events[2];         /* the caller's, for ranks of the same process */
   uint64_t slot_bytes;
   int32_t device; /* its number in that process */
   uint8_t ready;  /* there is an area; else why not: */
   uint8_t shared;
   uint8_t mode; /* colli_gpu_mode */
-  char reason[121];
+  char reason[117];
 } colli_gpu_offer;
 
 typedef struct colli_gpu_peers {
@@ -47,8 +48,8 @@ coll_status colli_gpu_peers_open(colli_gpu *gpu, int device, int rank, int nrank
                                  coll_error *error);
 
 /*
- * Maps the others' areas. Errors: UNSUPPORTED (a rank has none, or other settings, or its memory
- * cannot be reached), SYSTEM. Some may be mapped then.
+ * Maps the areas of all others, which are ready. Errors: UNSUPPORTED (a rank has other settings, or
+ * its memory cannot be reached), SYSTEM. Some may be mapped then.
  */
 coll_status colli_gpu_peers_map(colli_gpu_peers *peers, const colli_gpu_offer *offers,
                                 coll_error *error);

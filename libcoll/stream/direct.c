@@ -65,6 +65,15 @@ static coll_status make_part(const coll_comm *comm, colli_direct *direct, colli_
   if (status == COLL_OK)
     status = colli_gpu_peers_open(comm->gpu, device, comm->rank, comm->nranks, slot_bytes,
                                   &direct->peers, offer, error);
+  if (status != COLL_OK)
+    return status;
+  colli_gpu_thread before;
+  status = colli_gpu_enter(comm->gpu, device, &before, error);
+  if (status == COLL_OK) {
+    status = colli_direct_make_events(direct, &comm->gpu->cuda, device, offer, error);
+    colli_gpu_leave(comm->gpu, &before);
+  }
+  offer->ready = status == COLL_OK;
   return status;
 }
 
@@ -133,31 +142,46 @@ static bool await_others(coll_comm *comm, uint64_t limit_ns) {
   return all;
 }
 
-/* Frees this rank's part, as soon as all ranks are here. */
-static void drop(coll_comm *comm, colli_direct *direct, uint64_t limit_ns) {
-  if (direct->peers) {
-    colli_direct_free_words(direct);
-    colli_gpu_peers_unmap(direct->peers);
-  }
-  const bool all = await_others(comm, limit_ns);
-  if (!all && direct->peers)
+/* Frees this rank's part, but keeps what streams of other ranks may still use. */
+static void free_part(const coll_comm *comm, colli_direct *direct, bool keep) {
+  if (keep && direct->peers)
     colli_log_write(&comm->log, COLLI_LOG_INFO,
                     "other ranks may still look into this one's area of GPU memory, so it is kept");
-  colli_gpu_peers_free(direct->peers, !all);
+  if (direct->peers)
+    colli_direct_free_meets(direct, comm->gpu, direct->peers->device,
+                            keep && direct->mode == COLLI_GPU_MEET);
+  colli_gpu_peers_free(direct->peers, keep);
   free(direct);
 }
 
-/* Makes this rank's part, and maps those of the others. */
-static coll_status join(coll_comm *comm, colli_direct *direct, colli_gpu_offer *offers) {
+/* Whether all ranks have a part; else who has none is refused, on all of them alike. */
+static coll_status check_offers(coll_comm *comm, const colli_gpu_offer *offers) {
+  for (int rank = 0; rank < comm->nranks; rank++)
+    if (!offers[rank].ready)
+      return colli_comm_refuse(comm, COLL_ERR_UNSUPPORTED, "comm_use_gpu",
+                               "calls in streams are staged through host memory, says rank %d: "
+                               "%.*s",
+                               rank, (int)sizeof(offers[rank].reason) - 1, offers[rank].reason);
+  return COLL_OK;
+}
+
+/* Makes this rank's part, and maps those of the others. *mapped: some ranks may have. */
+static coll_status join(coll_comm *comm, colli_direct *direct, colli_gpu_offer *offers,
+                        bool *mapped) {
   coll_error error = COLL_ERROR_INIT;
   colli_gpu_offer mine = {.slot_bytes = 0};
+  *mapped = true;
   if (make_part(comm, direct, &mine, &error) != COLL_OK)
-    snprintf(mine.reason, sizeof(mine.reason), "%.120s", error.message);
+    snprintf(mine.reason, sizeof(mine.reason), "%.116s", error.message);
   mine.mode = (uint8_t)comm->params.number[COLLI_PARAM_GPU_MODE];
   coll_status status = gather(comm, &mine, offers, sizeof(mine));
+  if (status == COLL_OK) {
+    status = check_offers(comm, offers);
+    *mapped = status == COLL_OK;
+  }
   if (status != COLL_OK)
     return status;
-  status = mine.ready ? colli_gpu_peers_map(direct->peers, offers, &error) : COLL_ERR_UNSUPPORTED;
+  status = colli_gpu_peers_map(direct->peers, offers, &error);
   if (status == COLL_OK)
     status = colli_direct_choose(direct, offers, &error);
   return agree(comm, status, &error);
@@ -174,8 +198,9 @@ coll_status colli_direct_join(coll_comm *comm) {
   colli_direct *direct = calloc(1, sizeof(*direct));
   colli_gpu_offer *offers = malloc((size_t)comm->nranks * sizeof(*offers));
   coll_status status = COLL_ERR_NO_MEMORY;
+  bool mapped = false;
   if (direct && offers)
-    status = join(comm, direct, offers);
+    status = join(comm, direct, offers, &mapped);
   else
     (void)colli_comm_refuse(comm, status, "comm_use_gpu", "out of memory");
   free(offers);
@@ -185,8 +210,10 @@ coll_status colli_direct_join(coll_comm *comm) {
     comm->direct = direct;
     return COLL_OK;
   }
-  if (direct) /* failed: each wait ends by its own deadline */
-    drop(comm, direct, UINT64_MAX / 2);
+  if (mapped && direct->peers)
+    colli_gpu_peers_unmap(direct->peers);
+  if (direct) /* each wait ends by its own deadline */
+    free_part(comm, direct, mapped && !await_others(comm, UINT64_MAX / 2));
   return status;
 }
 
@@ -202,7 +229,14 @@ coll_status coll_comm_use_gpu(coll_comm *comm) {
 }
 
 void colli_direct_leave(coll_comm *comm) {
-  if (comm->direct)
-    drop(comm, comm->direct, LEAVE_NS);
+  colli_direct *direct = comm->direct;
+  if (!direct)
+    return;
   comm->direct = NULL;
+  colli_gpu_peers_unmap(direct->peers);
+  const colli_log log = comm->log;
+  comm->log.level = COLLI_LOG_NONE; /* that others have ended is no failure */
+  const bool all = await_others(comm, LEAVE_NS);
+  comm->log = log;
+  free_part(comm, direct, !all);
 }

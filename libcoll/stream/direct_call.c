@@ -112,12 +112,13 @@ static coll_status take_memory(colli_direct_call *it, coll_error *error) {
   return COLL_OK;
 }
 
-coll_status colli_direct_call_make(coll_comm *comm, const colli_call *call, int device,
+coll_status colli_direct_call_make(coll_comm *comm, coll_request *request, int device,
                                    colli_direct_call *it) {
   const colli_gpu_peers *peers = comm->direct->peers;
+  const colli_call *call = request->kept;
   const size_t elem = elem_of(call);
   coll_error error = COLL_ERROR_INIT;
-  *it = (colli_direct_call){.comm = comm, .call = call};
+  *it = (colli_direct_call){.comm = comm, .request = request, .call = call};
   if (device != peers->device)
     return colli_comm_refuse(comm, COLL_ERR_INVALID_USAGE, call->name,
                              "the stream is one of GPU %d, but the communicator uses GPU %d, which "
@@ -154,24 +155,24 @@ coll_status colli_direct_call_settle(colli_direct_call *it, colli_gpu_passage *p
   direct_round r = {.it = it};
   const size_t most = longest(it);
   const bool captured = passage->captured;
-  it->spins = direct->mode == COLLI_GPU_SPIN && !captured;
+  it->way = colli_direct_way(direct, captured);
   it->waits = !captured && direct->open > 0 && direct->stream != passage->stream;
-  if (!it->spins || it->waits) {
-    const coll_status status = colli_gpu_passage_take_answer(passage, error);
-    if (status != COLL_OK)
-      return status;
-  }
+  if (!captured)
+    direct->stream = passage->stream;
+  it->first = direct->meets + 1;
+  it->number = direct->calls;
+  *stops = 0;
+  if (it->way != COLLI_GPU_ORDERED)
+    it->number = ++direct->calls;
+  if (it->way == COLLI_GPU_MEET)
+    return COLL_OK;
   *stops = it->waits;
   for (size_t i = 0; i < it->rounds; i++) {
     r.first = i * it->piece;
     *stops += (in_segments(it, in_round(&r, most)) ? 2 : 1) + captured;
   }
-  it->first = direct->meets + 1;
-  it->number = direct->calls + it->spins;
-  direct->calls += it->spins;
-  if (!captured)
-    direct->stream = passage->stream;
-  return COLL_OK;
+  const bool asks_host = it->way == COLLI_GPU_ORDERED || it->waits;
+  return asks_host ? colli_gpu_passage_take_answer(passage, error) : COLL_OK;
 }
 
 /* ---- the parts of a round -------------------------------------------------------------------- */
@@ -199,8 +200,9 @@ static uint64_t result_of(const colli_direct_call *it) {
 
 /* Lets all ranks meet. */
 static coll_status put_meet(const direct_round *r) {
-  const colli_direct_call *it = r->it;
-  return colli_direct_put_meet(it->comm->direct, r->passage, it->spins, r->error);
+  colli_direct_call *it = r->it;
+  return colli_direct_put_meet(it->comm->direct, r->passage, it->way, it->request, it->place++ * 2,
+                               r->error);
 }
 
 /* Room for addresses that are not arguments; where the host and the device see it. */
@@ -249,7 +251,7 @@ static coll_status put_input(const direct_round *r) {
     }
   }
   if (status == COLL_OK)
-    status = put_pieces(r, pieces, parts, colli_direct_guard(it->comm->direct, it->spins));
+    status = put_pieces(r, pieces, parts, colli_direct_guard(it->comm->direct, it->way));
   free(pieces);
   return status;
 }
@@ -338,7 +340,7 @@ static coll_status reduce_segments(const direct_round *r, size_t bytes) {
                                             bytes - at < segment ? bytes - at : segment};
   coll_status status =
       fold(r, peers->nranks, first, colli_gpu_peers_slot(peers, peers->rank, r->slot) + first, own,
-           colli_direct_guard(it->comm->direct, it->spins));
+           colli_direct_guard(it->comm->direct, it->way));
   if (status == COLL_OK)
     status = put_meet(r);
   if (status == COLL_OK)
@@ -430,6 +432,13 @@ static coll_status put_blocks(const direct_round *r) {
   return status;
 }
 
+/* Lets the stream wait until calls in other streams have ended. */
+static coll_status put_order(const direct_round *r) {
+  if (r->it->way == COLLI_GPU_MEET)
+    return colli_direct_put_order(r->it->comm->direct, r->passage, r->error);
+  return colli_gpu_passage_wait(r->passage, r->error);
+}
+
 /* Puts one round into the stream. */
 static coll_status put_round(const direct_round *r) {
   coll_status status = COLL_OK;
@@ -446,7 +455,7 @@ coll_status colli_direct_call_fill(colli_direct_call *it, colli_gpu_passage *pas
                                    coll_error *error) {
   direct_round r = {.it = it, .passage = passage, .error = error};
   colli_direct *direct = it->comm->direct;
-  coll_status status = it->waits ? colli_gpu_passage_wait(passage, error) : COLL_OK;
+  coll_status status = it->waits ? put_order(&r) : COLL_OK;
   if (status == COLL_OK && it->in)
     status = put_host(&r, fetch_input);
   for (size_t i = 0; i < it->rounds && status == COLL_OK; i++) {
@@ -458,6 +467,6 @@ coll_status colli_direct_call_fill(colli_direct_call *it, colli_gpu_passage *pas
     status = it->on_host ? put_host(&r, deliver_result) : put_blocks(&r);
   if (status != COLL_OK)
     return status;
-  return it->spins ? colli_direct_put_end(direct, passage, it->number, error)
-                   : colli_gpu_passage_end(passage, error);
+  return it->way != COLLI_GPU_ORDERED ? colli_direct_put_end(direct, passage, it->number, error)
+                                      : colli_gpu_passage_end(passage, error);
 }

@@ -13,17 +13,20 @@
 #define COLLI_STREAM_DIRECT_CALL_H
 
 #include "libcoll/call/call.h"
+#include "libcoll/comm/direct.h"
 #include "libcoll/gpu/passage.h"
 
 /* What belongs to one call until its stream has passed. */
 typedef struct colli_direct_call {
   coll_comm *comm;
-  const colli_call *call; /* kept in a persistent request */
-  size_t reads, writes;   /* bytes from the beginnings of its buffers */
-  size_t piece;           /* bytes of each block that are in a slot at a time */
+  coll_request *request; /* persistent: it keeps the call */
+  const colli_call *call;
+  size_t reads, writes; /* bytes from the beginnings of its buffers */
+  size_t piece;         /* bytes of each block that are in a slot at a time */
   size_t rounds;
-  bool spins;              /* its meets are kernels that spin; */
-  uint32_t first, number;  /* then the number of its first one, and its own */
+  colli_gpu_mode way;      /* how it meets: */
+  uint32_t first, number;  /* if not ORDERED the number of its first meet, and its own */
+  unsigned place;          /* MEET: meets so far */
   bool waits;              /* the stream waits before the first round, for calls in other streams */
   bool afar;               /* the input is on another device */
   bool on_host;            /* the result goes to memory of the host */
@@ -39,7 +42,7 @@ bool colli_direct_takes(const coll_comm *comm, const colli_call *call);
  * Describes a call on comm->direct, and takes memory for it. Errors, recorded: NO_MEMORY, SYSTEM,
  * INVALID_USAGE (a stream of another device).
  */
-coll_status colli_direct_call_make(coll_comm *comm, const colli_call *call, int device,
+coll_status colli_direct_call_make(coll_comm *comm, coll_request *request, int device,
                                    colli_direct_call *it);
 void colli_direct_call_free(colli_direct_call *it);
 
@@ -51,7 +54,8 @@ void colli_direct_call_free(colli_direct_call *it);
 coll_status colli_direct_call_settle(colli_direct_call *it, colli_gpu_passage *passage,
                                      unsigned *stops, coll_error *error);
 
-/* Puts the call and its end into the stream of a passage, which is entered. Errors: SYSTEM. */
+/* Puts the call and its end into the stream of a passage, which is entered. With MEET a thread is
+ * inside. Errors: those of colli_direct_put_meet(). */
 coll_status colli_direct_call_fill(colli_direct_call *it, colli_gpu_passage *passage,
                                    coll_error *error);
 

@@ -1,10 +1,14 @@
 /* direct_meet.c: meets of streams. */
 #include "libcoll/stream/direct_meet.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "libcoll/base/error.h"
 #include "libcoll/gpu/kernels/meet_args.h"
+#include "libcoll/progress/wait.h"
+#include "libcoll/run/request.h"
+#include "libcoll/run/run.h"
 
 /* The first two ranks that have the same GPU; false: all have their own. */
 static bool find_shared(const colli_gpu_offer *offers, int nranks, int pair[2]) {
@@ -42,37 +46,99 @@ static coll_status take_words(colli_direct *direct, coll_error *error) {
   return COLL_OK;
 }
 
+/* Whether all ranks are threads of one process, on one device. */
+static bool are_threads(const colli_gpu_offer *offers, int nranks) {
+  for (int rank = 1; rank < nranks; rank++)
+    if (offers[rank].process != offers[0].process || offers[rank].device != offers[0].device)
+      return false;
+  return true;
+}
+
+/* Takes over the others' events. */
+static coll_status take_events(colli_direct *direct, const colli_gpu_offer *offers,
+                               coll_error *error) {
+  const int nranks = direct->peers->nranks;
+  direct->theirs = calloc((size_t)nranks, sizeof(*direct->theirs));
+  if (!direct->theirs)
+    return colli_error_set(error, COLL_ERR_NO_MEMORY, NULL, "out of memory for events");
+  for (int rank = 0; rank < nranks; rank++)
+    for (int i = 0; i < 2; i++)
+      direct->theirs[rank][i] = (colli_cu_event)(uintptr_t)offers[rank].events[i];
+  return COLL_OK;
+}
+
+coll_status colli_direct_make_events(colli_direct *direct, const colli_cuda *cuda, int device,
+                                     colli_gpu_offer *offer, coll_error *error) {
+  for (int i = 0; i < 3; i++) {
+    const colli_cu_result result =
+        cuda->event_create(&direct->events[i], COLLI_CU_EVENT_DISABLE_TIMING);
+    if (result != COLLI_CUDA_SUCCESS) {
+      direct->events[i] = NULL;
+      return colli_cuda_fail(cuda, error, "cuEventCreate", device, result);
+    }
+    if (i < 2)
+      offer->events[i] = (uint64_t)direct->events[i];
+  }
+  return COLL_OK;
+}
+
 coll_status colli_direct_choose(colli_direct *direct, const colli_gpu_offer *offers,
                                 coll_error *error) {
   const int nranks = direct->peers->nranks;
   const colli_gpu_mode asked = (colli_gpu_mode)offers[0].mode;
   int pair[2];
-  const bool shared = find_shared(offers, nranks, pair);
+  const bool shared = find_shared(offers, nranks, pair), threads = are_threads(offers, nranks);
   if (asked == COLLI_GPU_SPIN && shared)
     return colli_error_set(
         error, COLL_ERR_UNSUPPORTED, NULL,
         "ranks %d and %d share a GPU, so that COLL_GPU_MODE=spin could hang; use "
         "auto or ordered",
         pair[0], pair[1]);
+  if (asked == COLLI_GPU_MEET && !threads)
+    return colli_error_set(error, COLL_ERR_UNSUPPORTED, NULL,
+                           "COLL_GPU_MODE=meet is for threads of one process that share one GPU; "
+                           "use auto or ordered");
   const bool fits = (size_t)nranks * sizeof(uint32_t) <= COLLI_GPU_STATE_AT;
-  direct->mode = asked == COLLI_GPU_ORDERED || shared || !fits ? COLLI_GPU_ORDERED : COLLI_GPU_SPIN;
-  return take_words(direct, error);
+  direct->mode = COLLI_GPU_ORDERED;
+  if (asked != COLLI_GPU_ORDERED && threads)
+    direct->mode = COLLI_GPU_MEET;
+  else if (asked != COLLI_GPU_ORDERED && !shared && fits)
+    direct->mode = COLLI_GPU_SPIN;
+  const coll_status status = take_words(direct, error);
+  return status == COLL_OK && threads ? take_events(direct, offers, error) : status;
 }
 
-void colli_direct_free_words(colli_direct *direct) {
+void colli_direct_free_meets(colli_direct *direct, colli_gpu *gpu, int device, bool keep) {
+  colli_gpu_thread before;
   if (direct->words)
-    colli_gpu_put_pinned(direct->peers->gpu, direct->words);
+    colli_gpu_put_pinned(gpu, direct->words);
   if (direct->there)
-    colli_gpu_put_pinned(direct->peers->gpu, direct->there);
+    colli_gpu_put_pinned(gpu, direct->there);
   direct->words = direct->there = NULL;
+  free(direct->theirs);
+  direct->theirs = NULL;
+  if (keep || !direct->events[0] || colli_gpu_enter(gpu, device, &before, NULL) != COLL_OK)
+    return;
+  for (int i = 0; i < 3; i++)
+    if (direct->events[i])
+      gpu->cuda.event_destroy(direct->events[i]);
+  memset(direct->events, 0, sizeof(direct->events));
+  colli_gpu_leave(gpu, &before);
 }
 
-coll_status colli_direct_put_meet(colli_direct *direct, colli_gpu_passage *passage, bool spins,
-                                  coll_error *error) {
+colli_gpu_mode colli_direct_way(colli_direct *direct, bool captured) {
+  direct->has_graphs |= captured;
+  const bool asks_host = captured || (direct->mode == COLLI_GPU_MEET && direct->has_graphs);
+  return asks_host ? COLLI_GPU_ORDERED : direct->mode;
+}
+
+/* ---- into the stream ------------------------------------------------------------------------- */
+
+/* Puts a kernel that spins. */
+static coll_status put_spin(colli_direct *direct, const colli_gpu_passage *passage,
+                            coll_error *error) {
   const colli_gpu_peers *peers = direct->peers;
   const colli_direct_words *words = colli_direct_words_of(direct);
-  if (!spins)
-    return colli_gpu_passage_wait(passage, error);
   struct coll_gpu_meet meet = {.more_there = direct->there ? (uint64_t)direct->there->memory : 0,
                                .here = peers->area[peers->rank],
                                .state = colli_gpu_peers_state(peers),
@@ -88,6 +154,59 @@ coll_status colli_direct_put_meet(colli_direct *direct, colli_gpu_passage *passa
                                error);
 }
 
+/* Waits until all ranks have come to a place of a call. */
+static coll_status await_calls(coll_request *request, unsigned place) {
+  coll_comm *comm = request->comm;
+  coll_status status = colli_call_meet(comm, request, place);
+  if (status != COLL_OK)
+    return status;
+  colli_comm_wait_begin(comm);
+  while (!request->done)
+    colli_comm_wait_a_bit(comm, 0);
+  return colli_request_complete(&request);
+}
+
+/* Puts an event, waits until all ranks have, and lets the stream wait for theirs. An event is used
+ * again two meets later; by then all have waited for it. */
+static coll_status put_events(colli_direct *direct, const colli_gpu_passage *passage,
+                              coll_request *request, unsigned place, coll_error *error) {
+  const colli_cuda *cuda = &passage->gpu->cuda;
+  const uint32_t turn = direct->meets++ % 2;
+  colli_cu_result result = cuda->event_record(direct->events[turn], passage->stream);
+  if (result != COLLI_CUDA_SUCCESS)
+    return colli_cuda_fail(cuda, error, "cuEventRecord", passage->device, result);
+  const coll_status status = await_calls(request, place);
+  if (status != COLL_OK) {
+    *error = request->comm->failure.error;
+    return status;
+  }
+  for (int rank = 0; rank < direct->peers->nranks && result == COLLI_CUDA_SUCCESS; rank++)
+    if (rank != direct->peers->rank)
+      result = cuda->stream_wait_event(passage->stream, direct->theirs[rank][turn], 0);
+  if (result == COLLI_CUDA_SUCCESS)
+    return COLL_OK;
+  return colli_cuda_fail(cuda, error, "cuStreamWaitEvent", passage->device, result);
+}
+
+coll_status colli_direct_put_meet(colli_direct *direct, colli_gpu_passage *passage,
+                                  colli_gpu_mode way, coll_request *request, unsigned place,
+                                  coll_error *error) {
+  if (way == COLLI_GPU_SPIN)
+    return put_spin(direct, passage, error);
+  if (way == COLLI_GPU_MEET)
+    return put_events(direct, passage, request, place, error);
+  return colli_gpu_passage_wait(passage, error);
+}
+
+coll_status colli_direct_put_order(const colli_direct *direct, const colli_gpu_passage *passage,
+                                   coll_error *error) {
+  const colli_cuda *cuda = &passage->gpu->cuda;
+  const colli_cu_result result = cuda->stream_wait_event(passage->stream, direct->events[2], 0);
+  if (result == COLLI_CUDA_SUCCESS)
+    return COLL_OK;
+  return colli_cuda_fail(cuda, error, "cuStreamWaitEvent", passage->device, result);
+}
+
 coll_status colli_direct_put_end(const colli_direct *direct, const colli_gpu_passage *passage,
                                  uint32_t call, coll_error *error) {
   const colli_cuda *cuda = &passage->gpu->cuda;
@@ -99,8 +218,8 @@ coll_status colli_direct_put_end(const colli_direct *direct, const colli_gpu_pas
   return colli_cuda_fail(cuda, error, "cuStreamWriteValue32", passage->device, result);
 }
 
-uint64_t colli_direct_guard(const colli_direct *direct, bool spins) {
-  if (spins)
+uint64_t colli_direct_guard(const colli_direct *direct, colli_gpu_mode way) {
+  if (way == COLLI_GPU_SPIN)
     return colli_gpu_peers_state(direct->peers) + offsetof(struct coll_gpu_meet_state, released);
   return (uint64_t)&colli_direct_words_of(direct)->stopped;
 }

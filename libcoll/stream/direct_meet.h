@@ -1,8 +1,15 @@
 /*
- * direct_meet.h: how the streams of all ranks meet in a call in GPU memory. ORDERED: a stream tells
- * the host and waits for its answer; nothing spins, so ranks may share a GPU. SPIN: a kernel tells
- * the others, and spins until they have come; the host only looks on. Captured calls use the first
- * way also where others spin, because their meets have no numbers.
+ * direct_meet.h: how the streams of all ranks meet in a call in GPU memory.
+ *
+ * ORDERED: a stream tells the host and waits for its answer; nothing spins, so ranks may share a
+ * GPU. SPIN: a kernel tells the others, and spins until they have come; the host only looks on.
+ * MEET: for threads of one process; when all have made the call, and put an event where it meets,
+ * each stream waits for the others' events. So no stream waits for what is put into a queue later,
+ * and one hardware queue is enough.
+ *
+ * Captured calls meet in the first way also where others do not, because their meets have no
+ * numbers, and events of several captures must not be mixed. With MEET, all calls do after the
+ * first that was captured: nobody knows at a call how far graphs are.
  */
 #ifndef COLLI_STREAM_DIRECT_MEET_H
 #define COLLI_STREAM_DIRECT_MEET_H
@@ -10,28 +17,47 @@
 #include "libcoll/comm/comm.h"
 #include "libcoll/gpu/passage.h"
 
+/* Makes this rank's events and tells them in its offer, if there may be a use for them. The device
+ * is entered. Errors: SYSTEM. */
+coll_status colli_direct_make_events(colli_direct *direct, const colli_cuda *cuda, int device,
+                                     colli_gpu_offer *offer, coll_error *error);
+
 /*
  * Settles how the ranks meet: the mode that was asked for, or the best one that `offers` allow. All
- * ranks find the same. Takes the words for it. Errors: UNSUPPORTED (ranks share a GPU), NO_MEMORY,
- * SYSTEM.
+ * ranks find the same. Takes the words for it. Errors: UNSUPPORTED (the mode needs other ranks),
+ * NO_MEMORY, SYSTEM.
  */
 coll_status colli_direct_choose(colli_direct *direct, const colli_gpu_offer *offers,
                                 coll_error *error);
 
-/* Gives the words back, when no stream uses them. */
-void colli_direct_free_words(colli_direct *direct);
+/* Frees what these have made, when no stream of this rank uses it; but if `keep`, not the events,
+ * for which streams of other ranks may wait. */
+void colli_direct_free_meets(colli_direct *direct, colli_gpu *gpu, int device, bool keep);
 
-/* Puts a meet into the stream. Errors: SYSTEM. */
-coll_status colli_direct_put_meet(colli_direct *direct, colli_gpu_passage *passage, bool spins,
+/* How a call meets: the communicator's mode, or ORDERED. */
+colli_gpu_mode colli_direct_way(colli_direct *direct, bool captured);
+
+/*
+ * Puts a meet into the stream; with MEET it waits for the other ranks' calls, a thread is inside,
+ * and `request` is the call's, at a place of its own. Errors: SYSTEM; those of the communicator,
+ * which has failed then.
+ */
+coll_status colli_direct_put_meet(colli_direct *direct, colli_gpu_passage *passage,
+                                  colli_gpu_mode way, coll_request *request, unsigned place,
                                   coll_error *error);
 
-/* Puts the end of a call whose meets spin into the stream: it tells the call's number. */
+/* Before a call whose stream does not wait for the host: lets it wait for the end of the last one,
+ * which was in another stream. Errors: SYSTEM. */
+coll_status colli_direct_put_order(const colli_direct *direct, const colli_gpu_passage *passage,
+                                   coll_error *error);
+
+/* Puts the end of a call into the stream that tells its number. Errors: SYSTEM. */
 coll_status colli_direct_put_end(const colli_direct *direct, const colli_gpu_passage *passage,
                                  uint32_t call, coll_error *error);
 
 /* Address of the word that keeps kernels from writing into slots when this rank has gone on without
  * the others, who may still read them. */
-uint64_t colli_direct_guard(const colli_direct *direct, bool spins);
+uint64_t colli_direct_guard(const colli_direct *direct, colli_gpu_mode way);
 
 /* Lets all streams go on without the others. */
 void colli_direct_stop(colli_direct *direct);

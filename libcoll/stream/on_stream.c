@@ -64,7 +64,8 @@ static coll_status prepare(stream_batch *batch, void *stream) {
   batch->passage.on_reached = colli_batch_wake;
   batch->passage.arg = batch;
   if (batch->in_gpu)
-    return colli_direct_call_make(comm, call, batch->passage.device, &batch->direct);
+    return colli_direct_call_make(comm, batch->calls[0].request, batch->passage.device,
+                                  &batch->direct);
   coll_status status = stage(batch);
   if (status == COLL_OK && colli_gpu_passage_take_answer(&batch->passage, &error) != COLL_OK) {
     snprintf(error.operation, sizeof(error.operation), "%s", call->name);
@@ -100,10 +101,13 @@ static coll_status submit(stream_batch *batch, coll_error *error) {
     return status;
   }
   colli_batch_append(batch);
-  colli_call_pause(comm);
+  const bool stays = batch->in_gpu && batch->direct.way == COLLI_GPU_MEET;
+  if (!stays)
+    colli_call_pause(comm);
   if (status == COLL_OK)
     status = fill_stream(batch, error);
-  colli_call_resume(comm);
+  if (!stays)
+    colli_call_resume(comm);
   if (status != COLL_OK)
     colli_batch_give_up(batch);
   colli_gpu_leave(comm->gpu, &before);
@@ -128,7 +132,11 @@ static coll_status enqueue(coll_comm *comm, coll_request **requests, int count, 
   for (int i = 0; i < count; i++)
     batch->calls[i].request = requests[i];
   colli_batches_free_released(comm->streams);
-  coll_status status = prepare(batch, stream);
+  coll_status status = COLL_OK;
+  if (in_gpu && comm->direct->mode == COLLI_GPU_MEET && colli_streams_unstarted(comm))
+    status = colli_comm_await_streams(comm, name); /* this one may meet at once */
+  if (status == COLL_OK)
+    status = prepare(batch, stream);
   if (status != COLL_OK) {
     colli_batch_free(batch);
     return status;
@@ -269,8 +277,8 @@ coll_status colli_stream_end_group(coll_comm *comm, coll_status refused) {
 static bool is_unsettled(const coll_comm *comm) {
   const stream_batch *batch;
   TAILQ_FOREACH(batch, &comm->streams->batches, link)
-    if (batch->in_gpu && batch->direct.spins && batch->state != COLLI_BATCH_ANSWERED &&
-        colli_batch_has_left(batch))
+    if (batch->in_gpu && batch->direct.way == COLLI_GPU_SPIN &&
+        batch->state != COLLI_BATCH_ANSWERED && colli_batch_has_left(batch))
       return true;
   return false;
 }

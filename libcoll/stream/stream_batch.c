@@ -32,11 +32,14 @@ void colli_batch_append(stream_batch *batch) {
   if (batch->passage.captured)
     return;
   streams->open++;
-  streams->unstarted++;
+  if (batch->stops > 0)
+    streams->unstarted++;
+  else /* the host has met the others' in the call */
+    batch->state = COLLI_BATCH_ANSWERED;
   if (!batch->in_gpu)
     return;
   batch->comm->direct->open++;
-  streams->silent |= batch->direct.spins;
+  streams->silent |= batch->direct.way != COLLI_GPU_ORDERED;
 }
 
 void colli_batch_free(stream_batch *batch) {
@@ -58,11 +61,11 @@ static void note_status(coll_comm *comm, coll_status status) {
 
 /* Whether the stream does not wait for the host at its next stop, but for the other ranks. */
 static bool spins_next(const stream_batch *batch) {
-  return batch->in_gpu && batch->direct.spins && batch->stop >= batch->direct.waits;
+  return batch->in_gpu && batch->direct.way == COLLI_GPU_SPIN && batch->stop >= batch->direct.waits;
 }
 
 bool colli_batch_has_left(const stream_batch *batch) {
-  if (!batch->in_gpu || !batch->direct.spins)
+  if (!batch->in_gpu || batch->direct.way == COLLI_GPU_ORDERED)
     return atomic_load(&batch->passage.left);
   return colli_direct_is_past(&colli_direct_words_of(batch->comm->direct)->ended,
                               batch->direct.number);
@@ -162,23 +165,36 @@ static bool is_midway(const stream_batch *batch) {
                                              : batch->state == COLLI_BATCH_EXPECTED && batch->stop;
 }
 
+/* Whether neither this batch nor one behind it has begun: they begin in this order but for those in
+ * graphs. There may be thousands. */
+static bool is_first_waiting(const stream_batch *batch) {
+  return batch->state == COLLI_BATCH_EXPECTED && batch->stop == 0 &&
+         batch->comm->streams->captured == 0;
+}
+
 /* The batch that is midway, or NULL. No other begins meanwhile, because the ranks' stops could
  * follow each other in another order. */
 static const stream_batch *find_midway(const colli_streams *streams) {
   const stream_batch *batch;
-  TAILQ_FOREACH(batch, &streams->batches, link)
+  TAILQ_FOREACH(batch, &streams->batches, link) {
     if (is_midway(batch))
       return batch;
+    if (is_first_waiting(batch))
+      break;
+  }
   return NULL;
 }
 
 /* Whether the stream of another call still uses slots. */
 static bool are_slots_used(const stream_batch *batch) {
   const stream_batch *other;
-  TAILQ_FOREACH(other, &batch->comm->streams->batches, link)
+  TAILQ_FOREACH(other, &batch->comm->streams->batches, link) {
+    if (is_first_waiting(other))
+      break;
     if (other != batch && other->in_gpu && (other->state != COLLI_BATCH_EXPECTED || other->stop) &&
         !colli_batch_has_left(other))
       return true;
+  }
   return false;
 }
 
@@ -300,7 +316,7 @@ int colli_batches_move(coll_comm *comm) {
 
 /* Puts the end of a batch into its stream. */
 static coll_status put_end(stream_batch *batch) {
-  if (batch->in_gpu && batch->direct.spins)
+  if (batch->in_gpu && batch->direct.way != COLLI_GPU_ORDERED)
     return colli_direct_put_end(batch->comm->direct, &batch->passage, batch->direct.number, NULL);
   return colli_gpu_passage_end(&batch->passage, NULL);
 }

@@ -40,6 +40,20 @@ const colli_cuda *device_use(int device) {
   return &driver.cuda;
 }
 
+const char *device_mode(int i) {
+  static const char *const modes[] = {"staged", "ordered", NULL};
+  if (modes[i])
+    setenv("COLL_GPU_MODE", modes[i], 1);
+  return modes[i];
+}
+
+coll_status device_share(coll_comm *comm) {
+  const char *mode = getenv("COLL_GPU_MODE");
+  int nranks = 0;
+  coll_comm_nranks(comm, &nranks);
+  return nranks == 1 || (mode && strcmp(mode, "staged") == 0) ? COLL_OK : coll_comm_use_gpu(comm);
+}
+
 static void *take(size_t bytes) {
   colli_cu_deviceptr at;
   OK(driver.cuda.mem_alloc(&at, bytes ? bytes : 1));
@@ -59,8 +73,49 @@ static void give_odd(void *memory) {
   give((char *)memory - 1);
 }
 
+/* Takes memory of the next device. */
+static void *take_far(size_t bytes) {
+  int device, count;
+  colli_cu_context own, far;
+  OK(driver.cuda.ctx_get_current(&own));
+  OK(driver.cuda.ctx_get_device(&device));
+  OK(driver.cuda.device_get_count(&count));
+  const int next = (device + 1) % count;
+  OK(driver.cuda.primary_ctx_retain(&far, next));
+  OK(driver.cuda.ctx_set_current(far));
+  void *memory = take(bytes);
+  OK(driver.cuda.ctx_set_current(own));
+  OK(driver.cuda.primary_ctx_release(next)); /* its owner is a rank that uses it */
+  return memory;
+}
+
 void *device_place(const void *memory) {
   return use_place(&driver, (colli_cu_deviceptr)memory);
+}
+
+int32_t *device_vector(size_t count, int32_t value) {
+  int32_t *vector = take(count * sizeof(*vector)), *at = device_place(vector);
+  for (size_t i = 0; i < count; i++)
+    at[i] = value;
+  return vector;
+}
+
+bool device_has(const int32_t *vector, size_t count, int32_t value) {
+  const int32_t *at = device_place(vector);
+  for (size_t i = 0; i < count; i++)
+    if (at[i] != value)
+      return false;
+  return true;
+}
+
+bool device_refused(const coll_comm *comm, coll_status got, coll_status want, const char *words) {
+  coll_error error = COLL_ERROR_INIT;
+  coll_last_error(comm, &error);
+  if (got == want && error.status == want && strstr(error.message, words))
+    return true;
+  fprintf(stderr, "%s instead of %s: %s\n", coll_status_name(got), coll_status_name(want),
+          error.message);
+  return false;
 }
 
 /* Not by copies of the driver: most of the time would go to its queues. */
@@ -82,6 +137,38 @@ static void await(void *stream) {
 
 colli_cu_stream device_stream(void) {
   return use_stream(&driver);
+}
+
+void device_capture(colli_cu_stream stream) {
+  OK(driver.stream_begin_capture(stream, COLLI_CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+}
+
+device_graph device_capture_end(colli_cu_stream stream) {
+  device_graph it;
+  OK(driver.stream_end_capture(stream, &it.graph));
+  OK(driver.graph_instantiate(&it.exec, it.graph, 0));
+  return it;
+}
+
+void device_launch(const device_graph *graph, colli_cu_stream stream) {
+  OK(driver.graph_launch(graph->exec, stream));
+}
+
+void device_graph_free(const device_graph *graph) {
+  OK(driver.graph_exec_destroy(graph->exec));
+  OK(driver.graph_destroy(graph->graph));
+}
+
+void device_follow(colli_cu_stream stream, colli_cu_stream other) {
+  colli_cu_event event;
+  OK(driver.cuda.event_create(&event, COLLI_CU_EVENT_DISABLE_TIMING));
+  OK(driver.cuda.event_record(event, other));
+  OK(driver.cuda.stream_wait_event(stream, event, 0));
+  OK(driver.cuda.event_destroy(event));
+}
+
+void device_call(colli_cu_stream stream, colli_cu_host_fn function, void *arg) {
+  OK(driver.cuda.launch_host_func(stream, function, arg));
 }
 
 /* The module of this thread's device. */
@@ -153,3 +240,4 @@ uint64_t device_held(void) {
 
 const case_device device_memory = {take, give, write_to, read_from, await};
 const case_device device_odd_memory = {take_odd, give_odd, write_to, read_from, await};
+const case_device device_far_memory = {take_far, give, write_to, read_from, await};

@@ -13,17 +13,49 @@ void device_load(void);
 /* Makes the calling thread work on a device. Any thread. */
 const colli_cuda *device_use(int device);
 
-/* Memory of the device that the calling thread uses; the second kind begins at odd addresses. */
-extern const case_device device_memory, device_odd_memory;
+/* Memory of the device that the calling thread uses; the second kind begins at odd addresses. The
+ * third is that of the next device. */
+extern const case_device device_memory, device_odd_memory, device_far_memory;
+
+/* The modes in which tests have calls in streams run (COLL_GPU_MODE): "staged" or "ordered". Sets
+ * the i-th one for communicators that are made from then on; NULL: there are no more. */
+const char *device_mode(int i);
+
+/* In another mode than "staged": has a communicator of several ranks that are threads use GPU
+ * memory. Collective. On the device that the calling thread uses. */
+coll_status device_share(coll_comm *comm);
 
 /* Where the test can look at memory of a device. */
 void *device_place(const void *memory);
+
+/* A vector in memory of the device, all of whose elements are `value`; whether `count` are. */
+int32_t *device_vector(size_t count, int32_t value);
+bool device_has(const int32_t *vector, size_t count, int32_t value);
+
+/* Whether a call gave this error, and the record says so with these words. */
+bool device_refused(const coll_comm *comm, coll_status got, coll_status want, const char *words);
 
 /* A stream of that device, for as long as the process lives. */
 colli_cu_stream device_stream(void);
 
 /* Waits until a stream has done everything. */
 void device_await(colli_cu_stream stream);
+
+/* Captures what is put into a stream from here on, by this thread; the end gives a graph. */
+typedef struct device_graph {
+  colli_cu_graph graph;
+  struct colli_cu_graph_exec_st *exec;
+} device_graph;
+void device_capture(colli_cu_stream stream);
+device_graph device_capture_end(colli_cu_stream stream);
+void device_launch(const device_graph *graph, colli_cu_stream stream);
+void device_graph_free(const device_graph *graph);
+
+/* Lets a stream wait until another one has done what is in it so far. */
+void device_follow(colli_cu_stream stream, colli_cu_stream other);
+
+/* Has a thread of the driver call a function when the stream comes there. */
+void device_call(colli_cu_stream stream, colli_cu_host_fn function, void *arg);
 
 /* Holds a stream until the gate is opened: by a kernel that spins, or by a wait for a value, which
  * costs nothing. */

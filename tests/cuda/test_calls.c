@@ -16,42 +16,13 @@ enum { COUNT = 30001, RANKS = 3 };
 
 TestSuite(calls, .timeout = 120);
 
-/* A vector in device memory, all of whose elements are `value`. */
-static int32_t *make_vector(size_t count, int32_t value) {
-  int32_t *vector = device_memory.take(count * sizeof(*vector)), *at = device_place(vector);
-  for (size_t i = 0; i < count; i++)
-    at[i] = value;
-  return vector;
-}
-
-/* Whether `count` elements are `value`. */
-static bool has(const int32_t *vector, size_t count, int32_t value) {
-  const int32_t *at = device_place(vector);
-  for (size_t i = 0; i < count; i++)
-    if (at[i] != value)
-      return false;
-  return true;
-}
-
-/* Whether a call gave this error, and the record says so with these words. */
-static bool is_refused(const coll_comm *comm, coll_status got, coll_status want,
-                       const char *words) {
-  coll_error error = COLL_ERROR_INIT;
-  coll_last_error(comm, &error);
-  if (got == want && error.status == want && strstr(error.message, words))
-    return true;
-  fprintf(stderr, "%s instead of %s: %s\n", coll_status_name(got), coll_status_name(want),
-          error.message);
-  return false;
-}
-
 /* All-reduces `vector` on a stream, and checks that each rank had `value`. */
 static int works(coll_comm *comm, int rank, int nranks, int32_t *vector, int32_t value,
                  void *stream) {
   RANK_OK(coll_allreduce_on_stream(vector, vector, COUNT, COLL_INT32, COLL_SUM, comm, stream));
   device_await(stream);
   RANK_OK(coll_comm_async_error(comm));
-  RANK_CHECK(has(vector, COUNT, nranks * value));
+  RANK_CHECK(device_has(vector, COUNT, nranks * value));
   return 0;
 }
 
@@ -64,12 +35,13 @@ static int exchange(coll_comm *comm, int rank, int nranks, void *arg) {
   (void)arg;
   coll_message got[RANKS], ring;
   device_use(rank % 2);
+  RANK_OK(device_share(comm));
   colli_cu_stream stream = device_stream();
   int32_t *out[RANKS], *in[RANKS];
   RANK_OK(coll_group_start(comm));
   for (int r = 0; r < nranks; r++) {
-    out[r] = make_vector(COUNT, 100 * rank + r);
-    in[r] = make_vector(COUNT, -1);
+    out[r] = device_vector(COUNT, 100 * rank + r);
+    in[r] = device_vector(COUNT, -1);
     RANK_OK(coll_send_on_stream(out[r], COUNT, COLL_INT32, r, 7, comm, stream));
     RANK_OK(coll_recv_on_stream(in[r], COUNT, COLL_INT32, r, COLL_ANY_TAG, &got[r], comm, stream));
   }
@@ -81,11 +53,11 @@ static int exchange(coll_comm *comm, int rank, int nranks, void *arg) {
   device_await(stream);
   RANK_OK(coll_comm_async_error(comm));
   for (int r = 0; r < nranks; r++) {
-    RANK_CHECK(has(in[r], COUNT, 100 * r + rank));
+    RANK_CHECK(device_has(in[r], COUNT, 100 * r + rank));
     RANK_CHECK(got[r].source == r && got[r].tag == 7 && got[r].count == COUNT);
   }
-  RANK_CHECK(ring.count == 5 && has(out[0], 5, (rank + nranks - 1) % nranks) &&
-             has(out[0] + 5, 4, 100 * rank));
+  RANK_CHECK(ring.count == 5 && device_has(out[0], 5, (rank + nranks - 1) % nranks) &&
+             device_has(out[0] + 5, 4, 100 * rank));
   return 0;
 }
 
@@ -93,16 +65,17 @@ static int exchange(coll_comm *comm, int rank, int nranks, void *arg) {
 static int refuse_groups(coll_comm *comm, int rank, int nranks, void *arg) {
   (void)arg;
   device_use(rank % 2);
+  RANK_OK(device_share(comm));
   colli_cu_stream stream = device_stream(), other = device_stream();
-  int32_t *a = make_vector(COUNT, 1), *b = make_vector(COUNT, 2);
+  int32_t *a = device_vector(COUNT, 1), *b = device_vector(COUNT, 2);
   coll_request *request = NULL;
   for (int i = 0; i < 2; i++) {
     /* two streams */
     RANK_OK(coll_group_start(comm));
     RANK_OK(coll_allreduce_on_stream(a, a, COUNT, COLL_INT32, COLL_SUM, comm, stream));
-    RANK_CHECK(is_refused(comm,
-                          coll_allreduce_on_stream(b, b, COUNT, COLL_INT32, COLL_SUM, comm, other),
-                          COLL_ERR_INVALID_USAGE, "two streams"));
+    RANK_CHECK(device_refused(
+        comm, coll_allreduce_on_stream(b, b, COUNT, COLL_INT32, COLL_SUM, comm, other),
+        COLL_ERR_INVALID_USAGE, "two streams"));
     RANK_CHECK(coll_group_end(comm) == COLL_ERR_INVALID_USAGE);
     /* with and without a stream */
     RANK_OK(coll_group_start(comm));
@@ -111,12 +84,12 @@ static int refuse_groups(coll_comm *comm, int rank, int nranks, void *arg) {
     RANK_OK(coll_allreduce_on_stream(a, a, COUNT, COLL_INT32, COLL_SUM, comm, stream));
     if (i == 1)
       RANK_OK(coll_allreduce(b, b, COUNT, COLL_INT32, COLL_SUM, comm));
-    RANK_CHECK(is_refused(comm, coll_group_end(comm), COLL_ERR_INVALID_USAGE, "two groups"));
+    RANK_CHECK(device_refused(comm, coll_group_end(comm), COLL_ERR_INVALID_USAGE, "two groups"));
     /* a request for it */
     RANK_OK(coll_group_start(comm));
     RANK_OK(coll_allreduce_on_stream(a, a, COUNT, COLL_INT32, COLL_SUM, comm, stream));
-    RANK_CHECK(is_refused(comm, coll_group_iend(comm, &request), COLL_ERR_INVALID_USAGE,
-                          "coll_group_end()"));
+    RANK_CHECK(device_refused(comm, coll_group_iend(comm, &request), COLL_ERR_INVALID_USAGE,
+                              "coll_group_end()"));
     RANK_CHECK(!request);
     /* one wrong call among right ones */
     RANK_OK(coll_group_start(comm));
@@ -126,7 +99,7 @@ static int refuse_groups(coll_comm *comm, int rank, int nranks, void *arg) {
     RANK_CHECK(coll_group_end(comm) == COLL_ERR_INVALID_ARGUMENT);
   }
   device_await(stream);
-  RANK_CHECK(has(a, COUNT, 1) && has(b, COUNT, 2));
+  RANK_CHECK(device_has(a, COUNT, 1) && device_has(b, COUNT, 2));
   RANK_CHECK(works(comm, rank, nranks, a, 1, stream) == 0);
   /* a group that is never closed */
   RANK_OK(coll_group_start(comm));
@@ -136,8 +109,10 @@ static int refuse_groups(coll_comm *comm, int rank, int nranks, void *arg) {
 
 Test(calls, groups) {
   device_use(0);
-  cr_expect_eq(run_threads(RANKS, NULL, exchange, NULL), 0);
-  cr_expect_eq(run_threads(RANKS, NULL, refuse_groups, NULL), 0);
+  for (int i = 0; device_mode(i); i++) {
+    cr_expect_eq(run_threads(RANKS, NULL, exchange, NULL), 0, "%s", device_mode(i));
+    cr_expect_eq(run_threads(RANKS, NULL, refuse_groups, NULL), 0, "%s", device_mode(i));
+  }
 }
 
 /* A message that is shorter than the receive leaves the rest as it was. */
@@ -148,9 +123,9 @@ static int receive_short(coll_comm *comm, int rank, int nranks, void *arg) {
   coll_matched *matched;
   coll_request *request;
   device_use(rank % 2);
-  int32_t *out = make_vector(5, rank), *in[5];
+  int32_t *out = device_vector(5, rank), *in[5];
   for (int i = 0; i < 5; i++) {
-    in[i] = make_vector(COUNT, -1);
+    in[i] = device_vector(COUNT, -1);
     RANK_OK(coll_isend(out, 5, COLL_INT32, next, i, comm, &request));
     RANK_OK(coll_wait(&request, -1));
   }
@@ -168,7 +143,7 @@ static int receive_short(coll_comm *comm, int rank, int nranks, void *arg) {
   RANK_OK(coll_imrecv(in[4], COUNT, COLL_INT32, &matched, &request));
   RANK_OK(coll_wait(&request, -1));
   for (int i = 0; i < 5; i++)
-    RANK_CHECK(has(in[i], 5, before) && has(in[i] + 5, COUNT - 5, -1));
+    RANK_CHECK(device_has(in[i], 5, before) && device_has(in[i] + 5, COUNT - 5, -1));
   return 0;
 }
 
@@ -180,44 +155,51 @@ Test(calls, short_messages) {
 /* ---- streams and threads ----------------------------------------------------------------------
  */
 
-/* The default stream, what is no stream, and the stream of another device. Each rank has a device
- * of its own: ranks with one stream would wait for each other. */
+/* The default stream, what is no stream, and the stream of another device, which calls in GPU
+ * memory refuse. Each rank has a device of its own: ranks with one stream would wait for each
+ * other. */
 static int use_streams(coll_comm *comm, int rank, int nranks, void *arg) {
   (void)arg;
   int bad[64] = {0};
   const colli_cuda *cuda = device_use(1 - rank % 2);
   colli_cu_stream elsewhere = device_stream();
-  int32_t *far = make_vector(COUNT, 1);
+  int32_t *far = device_vector(COUNT, 1);
   device_use(rank % 2);
-  int32_t *a = make_vector(COUNT, 1);
+  RANK_OK(device_share(comm));
+  int32_t *a = device_vector(COUNT, 1);
   colli_cu_context before, after;
   cuda->ctx_get_current(&before);
-  RANK_CHECK(is_refused(comm,
-                        coll_allreduce_on_stream(a, a, COUNT, COLL_INT32, COLL_SUM, comm, bad),
-                        COLL_ERR_INVALID_ARGUMENT, "no stream"));
+  RANK_CHECK(device_refused(comm,
+                            coll_allreduce_on_stream(a, a, COUNT, COLL_INT32, COLL_SUM, comm, bad),
+                            COLL_ERR_INVALID_ARGUMENT, "no stream"));
   RANK_CHECK(works(comm, rank, nranks, a, 1, NULL) == 0);
-  RANK_OK(coll_allreduce_on_stream(far, far, COUNT, COLL_INT32, COLL_SUM, comm, elsewhere));
+  const coll_status status =
+      coll_allreduce_on_stream(far, far, COUNT, COLL_INT32, COLL_SUM, comm, elsewhere);
   cuda->ctx_get_current(&after);
   RANK_CHECK(before == after);
   device_use(1 - rank % 2);
   device_await(elsewhere);
-  RANK_CHECK(has(far, COUNT, nranks));
+  if (comm->direct)
+    RANK_CHECK(device_refused(comm, status, COLL_ERR_INVALID_USAGE, "uses GPU"));
+  RANK_CHECK(device_has(far, COUNT, comm->direct ? 1 : nranks));
   RANK_OK(coll_comm_async_error(comm));
-  return 0;
+  device_use(rank % 2);
+  return works(comm, rank, nranks, a, nranks, NULL);
 }
 
 /* A thread without a context has no default stream; streams it may use. */
 static int use_no_context(coll_comm *comm, int rank, int nranks, void *arg) {
   (void)arg;
   const colli_cuda *cuda = device_use(rank % 2);
+  RANK_OK(device_share(comm));
   colli_cu_context context, now;
   colli_cu_stream stream = device_stream();
-  int32_t *a = make_vector(COUNT, 1), *b = make_vector(COUNT, 1);
+  int32_t *a = device_vector(COUNT, 1), *b = device_vector(COUNT, 1);
   cuda->ctx_get_current(&context);
   cuda->ctx_set_current(NULL);
-  RANK_CHECK(is_refused(comm,
-                        coll_allreduce_on_stream(a, a, COUNT, COLL_INT32, COLL_SUM, comm, NULL),
-                        COLL_ERR_INVALID_ARGUMENT, "cudaSetDevice"));
+  RANK_CHECK(device_refused(comm,
+                            coll_allreduce_on_stream(a, a, COUNT, COLL_INT32, COLL_SUM, comm, NULL),
+                            COLL_ERR_INVALID_ARGUMENT, "cudaSetDevice"));
   RANK_OK(coll_allreduce_on_stream(a, a, COUNT, COLL_INT32, COLL_SUM, comm, stream));
   RANK_OK(coll_allreduce(b, b, COUNT, COLL_INT32, COLL_SUM, comm));
   cuda->ctx_get_current(&now);
@@ -225,14 +207,15 @@ static int use_no_context(coll_comm *comm, int rank, int nranks, void *arg) {
   cuda->ctx_set_current(context);
   device_await(stream);
   RANK_OK(coll_comm_async_error(comm));
-  RANK_CHECK(has(a, COUNT, nranks) && has(b, COUNT, nranks));
+  RANK_CHECK(device_has(a, COUNT, nranks) && device_has(b, COUNT, nranks));
   cuda->ctx_set_current(NULL); /* to destroy the communicator */
   return 0;
 }
 
 Test(calls, streams) {
   device_use(0);
-  cr_expect_eq(run_threads(2, NULL, use_streams, NULL), 0);
+  for (int i = 0; device_mode(i); i++)
+    cr_expect_eq(run_threads(2, NULL, use_streams, NULL), 0, "%s", device_mode(i));
 }
 
 /* Copies that are too long to be kept go back at once, whichever thread ends the call. */
@@ -263,7 +246,8 @@ Test(calls, long_copies) {
 Test(calls, no_context) {
   device_use(0);
   coll_comm *comm;
-  cr_assert_eq(run_threads(2, NULL, use_no_context, NULL), 0);
+  for (int i = 0; device_mode(i); i++)
+    cr_assert_eq(run_threads(2, NULL, use_no_context, NULL), 0, "%s", device_mode(i));
   const uint64_t before = device_held();
   for (int i = 0; i < 3; i++) {
     cr_assert_eq(coll_comm_create_local(&comm, 1, NULL), COLL_OK);
@@ -281,11 +265,12 @@ Test(calls, no_context) {
 static int overwrite_arrays(coll_comm *comm, int rank, int nranks, void *arg) {
   (void)arg;
   device_use(rank % 2);
+  RANK_OK(device_share(comm));
   colli_cu_stream stream = device_stream();
   size_t counts[RANKS], displs[RANKS], bytes[RANKS];
   coll_type types[RANKS], others[RANKS];
-  int32_t *a = make_vector(COUNT, rank + 1), *out = make_vector(COUNT, -1);
-  int32_t *in = make_vector(RANKS, 10 * rank), *w = make_vector(RANKS, -1);
+  int32_t *a = device_vector(COUNT, rank + 1), *out = device_vector(COUNT, -1);
+  int32_t *in = device_vector(RANKS, 10 * rank), *w = device_vector(RANKS, -1);
   for (int r = 0; r < nranks; r++) {
     counts[r] = (size_t)r + 1;
     displs[r] = 10 * (size_t)(nranks - r);
@@ -309,8 +294,9 @@ static int overwrite_arrays(coll_comm *comm, int rank, int nranks, void *arg) {
   RANK_OK(coll_comm_async_error(comm));
   for (int r = 0; r < nranks; r++) {
     const int32_t *block = out + 10 * (nranks - r);
-    RANK_CHECK(has(block, (size_t)r + 1, r + 1) && has(block + r + 1, 9 - (size_t)r, -1));
-    RANK_CHECK(has(w + r, 1, 10 * r + rank));
+    RANK_CHECK(device_has(block, (size_t)r + 1, r + 1) &&
+               device_has(block + r + 1, 9 - (size_t)r, -1));
+    RANK_CHECK(device_has(w + r, 1, 10 * r + rank));
   }
   return 0;
 }
@@ -329,8 +315,9 @@ static void take_larger(const void *left, const void *right, void *result, size_
 static int release_operation(coll_comm *comm, int rank, int nranks, void *arg) {
   coll_op op;
   device_use(rank % 2);
+  RANK_OK(device_share(comm));
   colli_cu_stream stream = device_stream();
-  int32_t *a = make_vector(COUNT, rank);
+  int32_t *a = device_vector(COUNT, rank);
   device_gate *gate = device_hold(stream);
   RANK_CHECK(coll_op_create("larger", take_larger, arg, 1, &op) == COLL_OK);
   RANK_OK(coll_allreduce_on_stream(a, a, COUNT, COLL_INT32, op, comm, stream));
@@ -338,16 +325,18 @@ static int release_operation(coll_comm *comm, int rank, int nranks, void *arg) {
   device_open(gate);
   device_await(stream);
   RANK_OK(coll_comm_async_error(comm));
-  RANK_CHECK(has(a, COUNT, nranks - 1));
+  RANK_CHECK(device_has(a, COUNT, nranks - 1));
   return 0;
 }
 
 Test(calls, arguments) {
-  atomic_int count = 0;
   device_use(0);
-  cr_expect_eq(run_threads(RANKS, NULL, overwrite_arrays, NULL), 0);
-  cr_expect_eq(run_threads(RANKS, NULL, release_operation, &count), 0);
-  cr_expect_gt(atomic_load(&count), 0);
+  for (int i = 0; device_mode(i); i++) {
+    atomic_int count = 0;
+    cr_expect_eq(run_threads(RANKS, NULL, overwrite_arrays, NULL), 0, "%s", device_mode(i));
+    cr_expect_eq(run_threads(RANKS, NULL, release_operation, &count), 0, "%s", device_mode(i));
+    cr_expect_gt(atomic_load(&count), 0);
+  }
 }
 
 /* ---- windows ----------------------------------------------------------------------------------
@@ -361,7 +350,7 @@ static int put(coll_comm *comm, int rank, int nranks, void *arg) {
   coll_window *window;
   const int next = (rank + 1) % nranks, before = (rank + nranks - 1) % nranks;
   int32_t *memory = calloc(2 * COUNT, sizeof(*memory));
-  int32_t *a = make_vector(COUNT, rank + 1);
+  int32_t *a = device_vector(COUNT, rank + 1);
   RANK_OK(coll_window_create(comm, memory, 2 * COUNT * sizeof(*memory), &window));
   RANK_OK(coll_put(a, COUNT, COLL_INT32, next, 0, window, comm));
   RANK_OK(coll_put_on_stream(a, COUNT, COLL_INT32, next, COUNT * sizeof(*a), window, comm, stream));
@@ -394,14 +383,15 @@ static int use_broken(coll_comm *comm, int rank, int nranks, void *arg) {
   device_may_leak();
   device_use(rank % 2);
   colli_cu_stream stream = device_stream();
-  int32_t *a = make_vector(COUNT, 1);
+  int32_t *a = device_vector(COUNT, 1);
   RANK_OK(coll_comm_dup(comm, &config, &other));
+  RANK_OK(device_share(other));
   device_gate *gate = device_hold(stream);
   RANK_OK(coll_allreduce_on_stream(a, a, COUNT, COLL_INT32, COLL_SUM, other, stream));
   device_break(device_stream());
   device_open(gate);
-  RANK_CHECK(is_refused(comm, coll_allreduce(a, a, COUNT, COLL_INT32, COLL_SUM, comm),
-                        COLL_ERR_SYSTEM, "CUDA"));
+  RANK_CHECK(device_refused(comm, coll_allreduce(a, a, COUNT, COLL_INT32, COLL_SUM, comm),
+                            COLL_ERR_SYSTEM, "CUDA"));
   RANK_OK(coll_allreduce(&value, &value, 1, COLL_INT32, COLL_SUM, comm));
   RANK_CHECK(value == nranks);
   RANK_CHECK(coll_allreduce_on_stream(a, a, COUNT, COLL_INT32, COLL_SUM, other, stream) != COLL_OK);
@@ -412,10 +402,20 @@ static int use_broken(coll_comm *comm, int rank, int nranks, void *arg) {
   return 0;
 }
 
-Test(calls, broken_device) {
+/* In a mode. The process cannot use the devices after that. */
+static void run_broken(int mode) {
+  device_mode(mode);
   device_use(0);
   device_may_leak();
   cr_expect_eq(run_threads(2, NULL, use_broken, NULL), 0);
+}
+
+Test(calls, broken_device_staged) {
+  run_broken(0);
+}
+
+Test(calls, broken_device_ordered) {
+  run_broken(1);
 }
 
 /* ---- drivers ----------------------------------------------------------------------------------
@@ -424,7 +424,7 @@ Test(calls, broken_device) {
 /* Calls on host memory work, stream-ordered ones say why they do not. */
 static int no_driver(coll_comm *comm, int rank, int nranks, void *arg) {
   int value = 1;
-  RANK_CHECK(is_refused(
+  RANK_CHECK(device_refused(
       comm, coll_allreduce_on_stream(&value, &value, 1, COLL_INT32, COLL_SUM, comm, NULL),
       COLL_ERR_UNSUPPORTED, arg));
   RANK_OK(coll_group_start(comm));
@@ -446,9 +446,9 @@ static int old_driver(coll_comm *comm, int rank, int nranks, void *arg) {
   device_use(rank % 2);
   comm->gpu->cuda.stream_wait_value_32 = NULL;
   RANK_CHECK(no_driver(comm, rank, nranks, arg) == 0);
-  int32_t *a = make_vector(COUNT, 1);
+  int32_t *a = device_vector(COUNT, 1);
   RANK_OK(coll_allreduce(a, a, COUNT, COLL_INT32, COLL_SUM, comm));
-  RANK_CHECK(has(a, COUNT, nranks));
+  RANK_CHECK(device_has(a, COUNT, nranks));
   return 0;
 }
 
@@ -466,11 +466,11 @@ static int late_driver(coll_comm *comm, int rank, int nranks, void *arg) {
   RANK_OK(coll_comm_dup(comm, NULL, &child));
   RANK_OK(coll_allreduce(&value, &value, 1, COLL_INT32, COLL_SUM, comm));
   device_use(rank % 2);
-  int32_t *a = make_vector(COUNT, 1), *b = make_vector(COUNT, 1);
+  int32_t *a = device_vector(COUNT, 1), *b = device_vector(COUNT, 1);
   RANK_CHECK(works(child, rank, nranks, a, 1, device_stream()) == 0);
   RANK_CHECK(works(comm, rank, nranks, b, 1, NULL) == 0);
   RANK_OK(coll_allreduce(a, a, COUNT, COLL_INT32, COLL_SUM, comm));
-  RANK_CHECK(has(a, COUNT, nranks * nranks));
+  RANK_CHECK(device_has(a, COUNT, nranks * nranks));
   RANK_OK(coll_comm_destroy(&child));
   return 0;
 }

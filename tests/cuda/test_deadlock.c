@@ -21,6 +21,7 @@ static int wait_for_each_other(coll_comm *comm, int rank, int nranks, void *arg)
   int32_t *a = device_memory.take(COUNT * sizeof(*a)), *b = device_memory.take(COUNT * sizeof(*b));
   config.timeout_ms = slow_ms(300);
   RANK_OK(coll_comm_dup(comm, &config, &other));
+  RANK_OK(device_share(other));
   device_gate *gate = device_stop(missing);
   RANK_OK(coll_broadcast_on_stream(a, a, COUNT, COLL_INT32, 0, other, missing));
   RANK_OK(coll_allreduce_on_stream(b, b, COUNT, COLL_INT32, COLL_SUM, other, waiting));
@@ -40,5 +41,6 @@ static int wait_for_each_other(coll_comm *comm, int rank, int nranks, void *arg)
 
 Test(deadlock, streams_wait_for_each_other) {
   device_use(0);
-  cr_assert_eq(run_threads(2, NULL, wait_for_each_other, NULL), 0);
+  for (int i = 0; device_mode(i); i++)
+    cr_assert_eq(run_threads(2, NULL, wait_for_each_other, NULL), 0, "%s", device_mode(i));
 }

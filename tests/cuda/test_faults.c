@@ -1,6 +1,7 @@
 /*
  * test_faults.c: a program in which one call of the driver fails, each in turn: the library says
- * so, or goes on with the right results; no rank hangs, and everything is given back.
+ * so, or goes on with the right results; no rank hangs, and everything is given back. Calls in
+ * streams are staged, or stay in GPU memory unless the failing call is one that prepares that.
  */
 #include <criterion/criterion.h>
 #include <stdatomic.h>
@@ -13,7 +14,7 @@
 #include "support_device.h"
 #include "tests/proc/support_ranks.h"
 
-enum { RANKS = 2, COUNT = 5000, MOST_CALLS = 200, LIMIT_S = 40 };
+enum { RANKS = 2, COUNT = 5000, MOST_CALLS = 200, MOST_CALLS_DIRECT = 500, LIMIT_S = 40 };
 
 /* The calls before this one are those that open the driver. If one fails, there is none for the
  * communicator, which takes all memory for the host's. */
@@ -24,6 +25,8 @@ TestSuite(faults, .timeout = 400);
 /* What ranks share. */
 typedef struct scene {
   int fail; /* which call of rank 0's driver */
+  bool direct;
+  int shared[RANKS]; /* what coll_comm_use_gpu() gave; -1: it was not called */
   coll_id id;
   coll_error errors[RANKS];
   atomic_int ended; /* programs without an error */
@@ -65,6 +68,13 @@ static void prepare(program *p) {
     if ((p)->status == COLL_OK && !(p)->failed)                                                    \
       (p)->status = (call);                                                                        \
   } while (0)
+
+/* Shares GPU memory, or not. */
+static coll_status share(program *p, scene *s) {
+  const coll_status status = coll_comm_use_gpu(p->comm);
+  s->shared[p->rank] = (int)status;
+  return status == COLL_ERR_UNSUPPORTED ? COLL_OK : status;
+}
 
 /* Calls of all kinds: sums of the first vector, later of the second, messages into the third. */
 static void communicate(program *p) {
@@ -115,6 +125,8 @@ static int check(const program *p, int rank) {
 static int run_program(coll_comm *mine, int rank, scene *s) {
   program p = {.comm = mine, .rank = rank};
   prepare(&p);
+  if (s->direct)
+    TRY(&p, share(&p, s));
   communicate(&p);
   coll_error *error = &s->errors[rank];
   *error = (coll_error)COLL_ERROR_INIT;
@@ -155,17 +167,22 @@ static int run_rank(coll_comm *comm, int rank, int nranks, void *arg) {
   const int result = run_program(mine, rank, s);
   const coll_status ended = coll_comm_destroy(&mine);
   RANK_CHECK(ended == COLL_OK);
-  /* Two default streams, the program's context, and what the driver may have refused to take back.
-   */
-  RANK_CHECK(device_held() <= 2 + 1 + 1);
+  /* Two default streams, the program's context, and what the driver may have refused to take back;
+   * an area of GPU memory and its events if another rank may still use them. */
+  RANK_CHECK(device_held() <= 4u + (s->direct && atomic_load(&s->ended) < RANKS ? 4 : 0));
   return result;
 }
 
 /* Runs the program; false if the failing call lay behind its end. */
-static bool run_with(int fail) {
+static bool run_with(int fail, bool direct) {
   scene *s = shared_memory(sizeof(*s));
   s->fail = fail;
+  s->direct = direct;
+  s->shared[0] = s->shared[1] = -1;
   cr_expect_eq(run_processes(RANKS, NULL, run_rank, s, LIMIT_S, NULL), 0, "GPU_FAIL=%d", fail);
+  for (int r = 0; r < RANKS; r++) /* or another error, if the other one has failed since */
+    cr_expect(s->shared[r] != COLL_ERR_UNSUPPORTED || s->shared[1 - r] != COLL_OK, "GPU_FAIL=%d",
+              fail);
   for (int r = 0; r < RANKS; r++) {
     const coll_error *error = &s->errors[r];
     cr_expect_neq(error->status, COLL_ERR_TIMEOUT, "GPU_FAIL=%d: %s", fail, error->message);
@@ -177,11 +194,21 @@ static bool run_with(int fail) {
   return atomic_load(&s->ended) < RANKS;
 }
 
-Test(faults, each_call) {
-  const int stride = extent(3, 1, 23);
+/* Goes through the calls of the driver. */
+static void run_all(int most, int stride, bool direct) {
   int failed = 0;
-  for (int fail = FIRST + stride / 2; fail <= MOST_CALLS; fail += stride)
-    failed += run_with(fail);
+  for (int fail = FIRST + stride / 2; fail <= most; fail += stride)
+    failed += run_with(fail, direct);
   cr_expect_gt(failed, 0);
-  cr_expect_not(run_with(1000000));
+  cr_expect_not(run_with(1000000, direct));
+}
+
+Test(faults, each_call_staged) {
+  run_all(MOST_CALLS, extent(3, 1, 23), false);
+}
+
+Test(faults, each_call_direct) {
+  setenv("COLL_GPU_SLOT_BYTES", "4096", 1);
+  setenv("COLL_GPU_MODE", "ordered", 1);
+  run_all(MOST_CALLS_DIRECT, extent(17, 1, 71), true);
 }

@@ -44,9 +44,10 @@ typedef struct work {
 
 #define CUDA_OK(call) RANK_CHECK((call) == COLLI_CUDA_SUCCESS)
 
-static int begin(work *w, int rank, int nranks) {
+static int begin(work *w, coll_comm *comm, int rank, int nranks) {
   w->cuda = device_use(rank % 2);
   w->g = load_graphs(w->cuda);
+  RANK_OK(device_share(comm));
   w->stream = device_stream();
   w->in = device_memory.take(COUNT * sizeof(float));
   w->out = device_memory.take(COUNT * sizeof(float));
@@ -105,7 +106,7 @@ static int launch_between_calls(coll_comm *comm, int rank, int nranks, void *arg
   static _Thread_local float host[COUNT];
   work w;
   (void)arg;
-  if (begin(&w, rank, nranks) != 0 || capture(&w, comm, rank) != 0)
+  if (begin(&w, comm, rank, nranks) != 0 || capture(&w, comm, rank) != 0)
     return 1;
   for (int turn = 0; turn < LAUNCHES; turn++) {
     const bool launches = turn % 3 != 2;
@@ -125,8 +126,10 @@ static int launch_between_calls(coll_comm *comm, int rank, int nranks, void *arg
 
 Test(graphs, launched_between_calls) {
   device_use(0);
-  for (int nranks = 1; nranks <= 5; nranks++)
-    cr_assert_eq(run_threads(nranks, NULL, launch_between_calls, NULL), 0, "%d ranks", nranks);
+  for (int i = 0; device_mode(i); i++)
+    for (int nranks = 1; nranks <= 5; nranks++)
+      cr_assert_eq(run_threads(nranks, NULL, launch_between_calls, NULL), 0, "%d ranks, %s", nranks,
+                   device_mode(i));
 }
 
 /* Many launches at once, without a word between them; and a graph that is launched when its
@@ -138,7 +141,7 @@ static int launch_many(coll_comm *comm, int rank, int nranks, void *arg) {
   (void)arg;
   device_may_leak();
   RANK_OK(coll_comm_dup(comm, NULL, &child));
-  if (begin(&w, rank, nranks) != 0 || capture(&w, child, rank) != 0 ||
+  if (begin(&w, child, rank, nranks) != 0 || capture(&w, child, rank) != 0 ||
       set_input(&w, host, rank, 0) != 0)
     return 1;
   for (int i = 0; i < LAUNCHES; i++)
@@ -155,5 +158,6 @@ static int launch_many(coll_comm *comm, int rank, int nranks, void *arg) {
 Test(graphs, launched_many_times) {
   device_use(0);
   device_may_leak();
-  cr_assert_eq(run_threads(3, NULL, launch_many, NULL), 0);
+  for (int i = 0; device_mode(i); i++)
+    cr_assert_eq(run_threads(3, NULL, launch_many, NULL), 0, "%s", device_mode(i));
 }

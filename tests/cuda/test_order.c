@@ -17,23 +17,6 @@ enum { COUNT = 1000 };
 
 TestSuite(order, .timeout = 120);
 
-/* A vector in the memory of this thread's device, all of whose elements are `value`. */
-static int32_t *make_vector(int32_t value) {
-  int32_t *vector = device_memory.take(COUNT * sizeof(*vector)), *at = device_place(vector);
-  for (int i = 0; i < COUNT; i++)
-    at[i] = value;
-  return vector;
-}
-
-/* Whether its elements are `value`. */
-static bool has(const int32_t *vector, int32_t value) {
-  const int32_t *at = device_place(vector);
-  for (int i = 0; i < COUNT; i++)
-    if (at[i] != value)
-      return false;
-  return true;
-}
-
 /* ---- calls without a stream wait for earlier ones with ----------------------------------------
  */
 
@@ -142,8 +125,10 @@ static int overtake(coll_comm *comm, int rank, int nranks, void *arg) {
   scene *s = arg;
   pthread_t thread;
   device_use(rank % 2);
+  RANK_OK(device_share(comm));
   colli_cu_stream stream = device_stream();
-  int32_t *a = make_vector(1), *b = make_vector(10), *c = make_vector(100), *out = make_vector(0);
+  int32_t *a = device_vector(COUNT, 1), *b = device_vector(COUNT, 10),
+          *c = device_vector(COUNT, 100), *out = device_vector(COUNT, 0);
   if (rank == 0)
     s->gate = device_hold(stream);
   RANK_OK(coll_allreduce_on_stream(a, a, COUNT, COLL_INT32, COLL_SUM, comm, stream));
@@ -159,16 +144,19 @@ static int overtake(coll_comm *comm, int rank, int nranks, void *arg) {
   }
   device_await(stream);
   RANK_OK(coll_comm_async_error(comm));
-  RANK_CHECK(has(a, nranks) && has(c, 100 * nranks) && has(out, 10 * nranks));
+  RANK_CHECK(device_has(a, COUNT, nranks) && device_has(c, COUNT, 100 * nranks) &&
+             device_has(out, COUNT, 10 * nranks));
   return 0;
 }
 
 Test(order, later_calls_wait) {
   device_use(0);
-  for (int what = 0; what < LATERS; what++) {
-    scene s = {.what = (later)what};
-    cr_expect_eq(run_threads(3, NULL, overtake, &s), 0, "later call %d", what);
-  }
+  for (int i = 0; device_mode(i); i++)
+    for (int what = 0; what < LATERS; what++) {
+      scene s = {.what = (later)what};
+      cr_expect_eq(run_threads(3, NULL, overtake, &s), 0, "later call %d, %s", what,
+                   device_mode(i));
+    }
 }
 
 /* ---- a held stream holds nothing else ---------------------------------------------------------
@@ -181,8 +169,10 @@ static int go_on_elsewhere(coll_comm *comm, int rank, int nranks, void *arg) {
   coll_comm *other = NULL;
   device_use(rank % 2);
   colli_cu_stream held = device_stream(), free_one = device_stream();
-  int32_t *a = make_vector(1), *b = make_vector(10);
+  int32_t *a = device_vector(COUNT, 1), *b = device_vector(COUNT, 10);
   RANK_OK(coll_comm_dup(comm, NULL, &other));
+  RANK_OK(device_share(comm));
+  RANK_OK(device_share(other));
   device_gate *gate = device_hold(held);
   RANK_OK(coll_allreduce_on_stream(a, a, COUNT, COLL_INT32, COLL_SUM, comm, held));
   for (int i = 0; i < 5; i++) {
@@ -190,11 +180,11 @@ static int go_on_elsewhere(coll_comm *comm, int rank, int nranks, void *arg) {
     RANK_OK(coll_barrier(other));
   }
   RANK_OK(coll_allreduce(b, b, COUNT, COLL_INT32, COLL_SUM, other));
-  RANK_CHECK(has(b, 10 * nranks) && has(a, 1));
+  RANK_CHECK(device_has(b, COUNT, 10 * nranks) && device_has(a, COUNT, 1));
   device_open(gate);
   device_await(held);
   device_await(free_one);
-  RANK_CHECK(has(a, nranks));
+  RANK_CHECK(device_has(a, COUNT, nranks));
   RANK_OK(coll_comm_destroy(&other));
   return 0;
 }
@@ -205,8 +195,10 @@ static int cross(coll_comm *comm, int rank, int nranks, void *arg) {
   coll_comm *comms[2] = {comm, NULL};
   device_use(0); /* all on one device */
   colli_cu_stream streams[2] = {device_stream(), device_stream()};
-  int32_t *vectors[2] = {make_vector(1), make_vector(10)};
+  int32_t *vectors[2] = {device_vector(COUNT, 1), device_vector(COUNT, 10)};
   RANK_OK(coll_comm_dup(comm, NULL, &comms[1]));
+  RANK_OK(device_share(comms[0]));
+  RANK_OK(device_share(comms[1]));
   for (int i = 0; i < 20; i++) {
     const int which = (i + rank) % 2;
     RANK_OK(coll_allreduce_on_stream(vectors[which], vectors[which], COUNT, COLL_INT32, COLL_MAX,
@@ -216,15 +208,17 @@ static int cross(coll_comm *comm, int rank, int nranks, void *arg) {
     device_await(streams[i]);
     RANK_OK(coll_comm_async_error(comms[i]));
   }
-  RANK_CHECK(nranks > 0 && has(vectors[0], 1) && has(vectors[1], 10));
+  RANK_CHECK(nranks > 0 && device_has(vectors[0], COUNT, 1) && device_has(vectors[1], COUNT, 10));
   RANK_OK(coll_comm_destroy(&comms[1]));
   return 0;
 }
 
 Test(order, elsewhere) {
   device_use(0);
-  cr_expect_eq(run_threads(3, NULL, go_on_elsewhere, NULL), 0);
-  cr_expect_eq(run_threads(2, NULL, cross, NULL), 0);
+  for (int i = 0; device_mode(i); i++) {
+    cr_expect_eq(run_threads(3, NULL, go_on_elsewhere, NULL), 0, "%s", device_mode(i));
+    cr_expect_eq(run_threads(2, NULL, cross, NULL), 0, "%s", device_mode(i));
+  }
 }
 
 /* ---- a stream that never comes ----------------------------------------------------------------
@@ -237,10 +231,12 @@ static int never(coll_comm *comm, int rank, int nranks, void *arg) {
   device_may_leak();
   device_use(rank % 2);
   colli_cu_stream stream = device_stream();
-  int32_t *a = make_vector(1), host = 1;
+  int32_t *a = device_vector(COUNT, 1), host = 1;
   coll_config config = COLL_CONFIG_INIT;
   config.timeout_ms = slow_ms(200);
   RANK_OK(coll_comm_dup(comm, &config, &other));
+  RANK_OK(device_share(comm));
+  RANK_OK(device_share(other));
   device_gate *gate = device_hold(stream);
   RANK_OK(coll_allreduce_on_stream(a, a, COUNT, COLL_INT32, COLL_SUM, other, stream));
   RANK_CHECK(coll_allreduce(&host, &host, 1, COLL_INT32, COLL_SUM, other) == COLL_ERR_TIMEOUT);
@@ -264,7 +260,8 @@ static int never(coll_comm *comm, int rank, int nranks, void *arg) {
 Test(order, never) {
   device_use(0);
   device_may_leak();
-  cr_expect_eq(run_threads(2, NULL, never, NULL), 0);
+  for (int i = 0; device_mode(i); i++)
+    cr_expect_eq(run_threads(2, NULL, never, NULL), 0, "%s", device_mode(i));
 }
 
 /* ---- many -------------------------------------------------------------------------------------
@@ -276,6 +273,7 @@ enum { MANY = 2000 };
 static int many(coll_comm *comm, int rank, int nranks, void *arg) {
   (void)arg;
   device_use(rank % 2);
+  RANK_OK(device_share(comm));
   colli_cu_stream stream = device_stream();
   int64_t *values = device_memory.take(MANY * sizeof(*values)), *at = device_place(values);
   at[0] = 1;
@@ -294,8 +292,10 @@ static int many(coll_comm *comm, int rank, int nranks, void *arg) {
 
 Test(order, many) {
   device_use(0);
-  const uint64_t before = device_held();
-  cr_expect_eq(run_threads(2, NULL, many, NULL), 0);
-  cr_expect_leq(device_held(), before + 10, "%llu more",
-                (unsigned long long)(device_held() - before)); /* of the test: streams, ... */
+  for (int i = 0; device_mode(i); i++) {
+    const uint64_t before = device_held();
+    cr_expect_eq(run_threads(2, NULL, many, NULL), 0, "%s", device_mode(i));
+    cr_expect_leq(device_held(), before + 10, "%s: %llu more", device_mode(i),
+                  (unsigned long long)(device_held() - before)); /* of the test: streams, ... */
+  }
 }
