@@ -22,6 +22,7 @@ typedef struct colli_direct_call {
   coll_request *request; /* persistent: it keeps the call */
   const colli_call *call;
   size_t reads, writes; /* bytes from the beginnings of its buffers */
+  bool tree;            /* it combines in the order of one tree, not from left to right */
   size_t piece;         /* bytes of each block that are in a slot at a time */
   size_t rounds;
   colli_gpu_mode way;      /* how it meets: */
@@ -35,8 +36,9 @@ typedef struct colli_direct_call {
   size_t used;             /* bytes of them */
 } colli_direct_call;
 
-/* Whether a checked call runs in GPU memory: all ranks find the same. */
-bool colli_direct_takes(const coll_comm *comm, const colli_call *call);
+/* Whether a checked call runs in GPU memory: all ranks find the same. *tree: it combines in the
+ * order of one tree. */
+bool colli_direct_takes(const coll_comm *comm, const colli_call *call, bool *tree);
 
 /*
  * Describes a call on comm->direct, and takes memory for it. Errors, recorded: NO_MEMORY, SYSTEM,

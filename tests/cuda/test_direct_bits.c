@@ -150,7 +150,7 @@ Test(direct_bits, ordered_wide) {
   run((setting){COLL_DETERMINISTIC_ORDERED, COLL_ACCUMULATE_FLOAT32, false});
 }
 
-Test(direct_bits, tree) { /* more than two ranks are staged */
+Test(direct_bits, tree) {
   run((setting){COLL_DETERMINISTIC_ON, COLL_ACCUMULATE_NATIVE, false});
   run((setting){COLL_DETERMINISTIC_ON, COLL_ACCUMULATE_FLOAT32, false});
 }
