@@ -14,6 +14,8 @@
 #define LINK_MBIT      "collLinkMbit"     /* in a machine file: speed of a device's link */
 #define MOST_XML_BYTES ((size_t)16 << 20) /* of a machine file */
 
+#define PCI_CLASS_DISPLAY 3 /* GPUs have it as well */
+
 /* ---- opening --------------------------------------------------------------------------------- */
 
 /* Whether a source names an XML file. */
@@ -29,18 +31,20 @@ const char *colli_topo_file(const char *source) {
 }
 
 /*
- * Tells hwloc what to look for: network, RDMA and GPU devices, without the bridges between them and
- * the cores. Cores that this process may not use are kept and marked. OpenCL and X servers are left
- * out: asking them takes seconds and yields nothing that is used here. PCI devices come from sysfs,
- * because libpciaccess leaks memory.
+ * Tells hwloc what to look for: network, RDMA and GPU devices, and if `bridges` the PCI bridges
+ * between them and the cores. Cores that this process may not use are kept and marked. OpenCL and X
+ * servers are left out: asking them takes seconds and yields nothing that is used here. PCI devices
+ * come from sysfs, because libpciaccess leaks memory.
  */
-static int configure_machine(hwloc_topology_t machine) {
+static int configure_machine(hwloc_topology_t machine, bool bridges) {
   static const char *const unwanted[] = {"opencl", "gl", "pci"};
   if (hwloc_topology_set_flags(machine, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED) < 0 ||
       hwloc_topology_set_type_filter(machine, HWLOC_OBJ_PCI_DEVICE,
                                      HWLOC_TYPE_FILTER_KEEP_IMPORTANT) < 0 ||
       hwloc_topology_set_type_filter(machine, HWLOC_OBJ_OS_DEVICE,
-                                     HWLOC_TYPE_FILTER_KEEP_IMPORTANT) < 0)
+                                     HWLOC_TYPE_FILTER_KEEP_IMPORTANT) < 0 ||
+      (bridges && hwloc_topology_set_type_filter(machine, HWLOC_OBJ_BRIDGE,
+                                                 HWLOC_TYPE_FILTER_KEEP_IMPORTANT) < 0))
     return -1;
   for (size_t i = 0; i < sizeof(unwanted) / sizeof(unwanted[0]); i++) /* not every hwloc has them */
     (void)hwloc_topology_set_components(machine, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST,
@@ -81,11 +85,12 @@ static coll_status choose_source(hwloc_topology_t machine, const char *source, c
 }
 
 /* Loads the machine into hwloc's own structures. */
-static coll_status open_machine(const char *source, hwloc_topology_t *machine, coll_error *error) {
+static coll_status open_machine(const char *source, bool bridges, hwloc_topology_t *machine,
+                                coll_error *error) {
   if (hwloc_topology_init(machine) < 0)
     return colli_error_set(error, COLL_ERR_NO_MEMORY, "topology", "cannot initialize hwloc");
   coll_status status = COLL_OK;
-  if (configure_machine(*machine) < 0)
+  if (configure_machine(*machine, bridges) < 0)
     status = colli_error_sys(error, COLL_ERR_SYSTEM, "topology", "hwloc_topology_set_type_filter",
                              errno, "hwloc rejects its settings");
   if (status == COLL_OK)
@@ -252,6 +257,17 @@ static double read_link_mbit(colli_device_kind kind, const char *name) {
   return kind == COLLI_DEVICE_NET ? speed : speed * 1000;
 }
 
+/* Logical index of the package that an object is or belongs to, or -1. */
+static int package_of(hwloc_topology_t machine, hwloc_obj_t near) {
+  return near->type == HWLOC_OBJ_PACKAGE ? (int)near->logical_index
+                                         : index_above(machine, HWLOC_OBJ_PACKAGE, near);
+}
+
+static void write_bus(const struct hwloc_pcidev_attr_s *attr, char bus[COLLI_TOPO_NAME]) {
+  snprintf(bus, COLLI_TOPO_NAME, "%04x:%02x:%02x.%01x", attr->domain, attr->bus, attr->dev,
+           attr->func);
+}
+
 /* Fills one device from its OS object. */
 static void fill_device(hwloc_topology_t machine, hwloc_obj_t object, colli_device_kind kind,
                         colli_topo_device *device) {
@@ -260,12 +276,10 @@ static void fill_device(hwloc_topology_t machine, hwloc_obj_t object, colli_devi
   device->kind = kind;
   snprintf(device->name, sizeof(device->name), "%s", object->name);
   device->numa_node = node_of(machine, near, 1);
-  device->package = near->type == HWLOC_OBJ_PACKAGE ? (int)near->logical_index
-                                                    : index_above(machine, HWLOC_OBJ_PACKAGE, near);
+  device->package = package_of(machine, near);
   if (pci != NULL && pci->type == HWLOC_OBJ_PCI_DEVICE) {
     const struct hwloc_pcidev_attr_s *attr = &pci->attr->pcidev;
-    snprintf(device->bus, sizeof(device->bus), "%04x:%02x:%02x.%01x", attr->domain, attr->bus,
-             attr->dev, attr->func);
+    write_bus(attr, device->bus);
     if (kind == COLLI_DEVICE_GPU)
       device->link_mbit = attr->linkspeed * 8000.0; /* hwloc has GB/s */
   }
@@ -295,18 +309,52 @@ static coll_status read_devices(hwloc_topology_t machine, colli_topo *topo) {
   return COLL_OK;
 }
 
+/* ---- where GPUs are plugged in --------------------------------------------------------------- */
+
+/* Describes where one PCI device is. */
+static void fill_pci(hwloc_topology_t machine, hwloc_obj_t object, colli_topo_pci *pci) {
+  const hwloc_obj_t near = hwloc_get_non_io_ancestor_obj(machine, object);
+  int depth = 0;
+  write_bus(&object->attr->pcidev, pci->bus);
+  pci->numa_node = node_of(machine, near, 1);
+  pci->package = package_of(machine, near);
+  for (hwloc_obj_t at = object->parent; at != NULL && at->type == HWLOC_OBJ_BRIDGE; at = at->parent)
+    depth++;
+  pci->nbridges = depth < COLLI_TOPO_BRIDGES ? depth : COLLI_TOPO_BRIDGES;
+  for (hwloc_obj_t at = object->parent; depth > 0; at = at->parent)
+    if (--depth < COLLI_TOPO_BRIDGES)
+      pci->bridges[depth] = at->logical_index;
+}
+
+/* Fills the list of PCI devices that are GPUs, or displays. */
+static coll_status read_pci(hwloc_topology_t machine, colli_topo *topo) {
+  const int count = count_of(machine, HWLOC_OBJ_PCI_DEVICE);
+  if (count == 0)
+    return COLL_OK;
+  topo->pci = calloc((size_t)count, sizeof(*topo->pci));
+  if (topo->pci == NULL)
+    return COLL_ERR_NO_MEMORY;
+  for (hwloc_obj_t object = hwloc_get_next_pcidev(machine, NULL); object != NULL;
+       object = hwloc_get_next_pcidev(machine, object))
+    if (object->attr->pcidev.class_id >> 8 == PCI_CLASS_DISPLAY)
+      fill_pci(machine, object, &topo->pci[topo->npci++]);
+  return COLL_OK;
+}
+
 /* ---- entry points ---------------------------------------------------------------------------- */
 
 coll_status colli_topo_read(const char *source, colli_topo **topo, coll_error *error) {
   hwloc_topology_t machine;
   *topo = NULL;
-  coll_status status = open_machine(source, &machine, error);
+  coll_status status = open_machine(source, true, &machine, error);
   if (status != COLL_OK)
     return status;
   colli_topo *made = calloc(1, sizeof(*made));
   status = made == NULL ? COLL_ERR_NO_MEMORY : read_cores(machine, made);
   if (status == COLL_OK)
     status = read_devices(machine, made);
+  if (status == COLL_OK)
+    status = read_pci(machine, made);
   hwloc_topology_destroy(machine);
   if (status != COLL_OK) {
     colli_topo_free(made);
@@ -338,7 +386,7 @@ coll_status colli_topo_describe(const char *source, FILE *out, coll_error *error
   hwloc_topology_t machine;
   char *text;
   int bytes;
-  coll_status status = open_machine(source, &machine, error);
+  coll_status status = open_machine(source, false, &machine, error);
   if (status != COLL_OK)
     return status;
   note_speeds(machine);
@@ -356,7 +404,7 @@ coll_status colli_topo_describe(const char *source, FILE *out, coll_error *error
 coll_status colli_topo_try(const char *source, FILE *out, coll_error *error) {
   hwloc_topology_t machine;
   (void)out;
-  coll_status status = open_machine(source, &machine, error);
+  coll_status status = open_machine(source, true, &machine, error);
   if (status == COLL_OK)
     hwloc_topology_destroy(machine);
   return status;
@@ -369,5 +417,6 @@ void colli_topo_free(colli_topo *topo) {
   free(topo->cores);
   free(topo->core_of_pu);
   free(topo->devices);
+  free(topo->pci);
   free(topo);
 }

@@ -16,6 +16,8 @@ void colli_topo_pack(const colli_topo *topo, FILE *out) {
   fwrite(topo->core_of_pu, sizeof(*topo->core_of_pu), (size_t)topo->npu_numbers, out);
   if (topo->ndevices > 0)
     fwrite(topo->devices, sizeof(*topo->devices), (size_t)topo->ndevices, out);
+  if (topo->npci > 0)
+    fwrite(topo->pci, sizeof(*topo->pci), (size_t)topo->npci, out);
 }
 
 /* Whether an index is -1 or below a count. */
@@ -35,11 +37,12 @@ static bool is_text(const char *text, size_t room) {
 static bool counts_fit(const colli_topo *topo, size_t nbytes) {
   return is_count(topo->npackages) && is_count(topo->nnuma) && is_count(topo->nl3) &&
          is_count(topo->nl2) && is_count(topo->ncores) && is_count(topo->npus) &&
-         is_count(topo->ndevices) && is_count(topo->npu_numbers) && topo->ncores > 0 &&
-         is_text(topo->source, sizeof(topo->source)) &&
+         is_count(topo->ndevices) && is_count(topo->npci) && is_count(topo->npu_numbers) &&
+         topo->ncores > 0 && is_text(topo->source, sizeof(topo->source)) &&
          nbytes == sizeof(*topo) + (size_t)topo->ncores * sizeof(*topo->cores) +
                        (size_t)topo->npu_numbers * sizeof(*topo->core_of_pu) +
-                       (size_t)topo->ndevices * sizeof(*topo->devices);
+                       (size_t)topo->ndevices * sizeof(*topo->devices) +
+                       (size_t)topo->npci * sizeof(*topo->pci);
 }
 
 static bool is_core(const colli_topo *topo, const colli_topo_core *core) {
@@ -60,6 +63,12 @@ static bool is_device(const colli_topo *topo, const colli_topo_device *device) {
          device->link_mbit >= 0;
 }
 
+static bool is_pci(const colli_topo *topo, const colli_topo_pci *pci) {
+  return is_text(pci->bus, sizeof(pci->bus)) && is_index(pci->numa_node, topo->nnuma) &&
+         is_index(pci->package, topo->npackages) && pci->nbridges >= 0 &&
+         pci->nbridges <= COLLI_TOPO_BRIDGES;
+}
+
 /* Whether all parts of a machine fit together. */
 static bool is_machine(const colli_topo *topo) {
   for (int i = 0; i < topo->ncores; i++)
@@ -70,6 +79,9 @@ static bool is_machine(const colli_topo *topo) {
       return false;
   for (int i = 0; i < topo->ndevices; i++)
     if (!is_device(topo, &topo->devices[i]))
+      return false;
+  for (int i = 0; i < topo->npci; i++)
+    if (!is_pci(topo, &topo->pci[i]))
       return false;
   return true;
 }
@@ -98,7 +110,9 @@ colli_topo *colli_topo_unpack(const char *bytes, size_t nbytes) {
   topo->cores = copy_next(&bytes, topo->ncores, sizeof(*topo->cores));
   topo->core_of_pu = copy_next(&bytes, topo->npu_numbers, sizeof(*topo->core_of_pu));
   topo->devices = copy_next(&bytes, topo->ndevices, sizeof(*topo->devices));
-  if (topo->cores != NULL && topo->core_of_pu != NULL && topo->devices != NULL && is_machine(topo))
+  topo->pci = copy_next(&bytes, topo->npci, sizeof(*topo->pci));
+  if (topo->cores != NULL && topo->core_of_pu != NULL && topo->devices != NULL &&
+      topo->pci != NULL && is_machine(topo))
     return topo;
   colli_topo_free(topo);
   return NULL;

@@ -39,6 +39,16 @@ typedef struct colli_topo_device {
   double link_mbit; /* of the link if known, else 0 */
 } colli_topo_device;
 
+/* Where a GPU is plugged in, whether or not hwloc knows a device for it. */
+#define COLLI_TOPO_BRIDGES 8
+typedef struct colli_topo_pci {
+  char bus[COLLI_TOPO_NAME]; /* "0000:41:00.0" */
+  int numa_node;             /* nearest, or -1 */
+  int package;
+  int nbridges;                         /* above it, */
+  uint32_t bridges[COLLI_TOPO_BRIDGES]; /* from the outermost, that of the processor */
+} colli_topo_pci;
+
 typedef struct colli_topo {
   char source[128]; /* "this machine", a file, or a synthetic description */
   int npackages, nnuma, nl3, nl2, ncores, npus, ndevices;
@@ -47,6 +57,8 @@ typedef struct colli_topo {
   colli_topo_device *devices;
   int npu_numbers; /* processing units have numbers below this */
   int *core_of_pu; /* by number: its logical core, or -1 */
+  int npci;
+  colli_topo_pci *pci;
 } colli_topo;
 
 /*
@@ -65,6 +77,22 @@ coll_status colli_topo_export(const char *source, FILE *out, coll_error *error);
 
 /* Prints packages, NUMA nodes, caches, cores and devices as a tree. */
 void colli_topo_print(const colli_topo *topo, FILE *out);
+
+/* The place of the GPU with a PCI address, such as "0000:41:00.0", "00000000:41:00.0" or
+ * "0000:3B:00.0"; NULL: there is none. */
+const colli_topo_pci *colli_topo_find_pci(const colli_topo *topo, const char *address);
+
+/* What data between two PCI devices cross. */
+typedef enum colli_pci_distance {
+  COLLI_PCI_SWITCH,      /* a switch, which they share */
+  COLLI_PCI_HOST_BRIDGE, /* a PCI bridge of the processor */
+  COLLI_PCI_NODE,        /* several such bridges of one NUMA node */
+  COLLI_PCI_SYSTEM,      /* the links between NUMA nodes */
+  COLLI_PCI_UNKNOWN
+} colli_pci_distance;
+
+/* The distance; NULL stands for a device whose place is not known. */
+colli_pci_distance colli_topo_pci_distance(const colli_topo_pci *a, const colli_topo_pci *b);
 
 /* The logical core this thread is bound to if it is bound within one core, else -1. */
 int colli_topo_bound_core(const colli_topo *topo);

@@ -22,6 +22,8 @@
   X(get_error_string, cuGetErrorString, , 6000, (colli_cu_result error, const char **text))        \
   X(device_get_count, cuDeviceGetCount, , 2000, (int *count))                                      \
   X(device_get, cuDeviceGet, , 2000, (colli_cu_device * device, int ordinal))                      \
+  X(device_get_name, cuDeviceGetName, , 2000,                                                      \
+    (char *name, int name_bytes, colli_cu_device device))                                          \
   X(device_get_attribute, cuDeviceGetAttribute, , 2000,                                            \
     (int *value, colli_cu_device_attribute attribute, colli_cu_device device))                     \
   X(device_get_uuid, cuDeviceGetUuid, _v2, 11040, (colli_cu_uuid * uuid, colli_cu_device device))  \

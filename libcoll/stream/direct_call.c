@@ -35,13 +35,11 @@ static coll_status take_memory(colli_direct_call *it, coll_error *error) {
 
 coll_status colli_direct_call_make(coll_comm *comm, coll_request *request, int device,
                                    colli_direct_call *it) {
-  bool tree;
-  (void)colli_direct_takes(comm, request->kept, &tree);
   const colli_gpu_peers *peers = comm->direct->peers;
   const colli_call *call = request->kept;
   const size_t elem = colli_direct_elem(call);
   coll_error error = COLL_ERROR_INIT;
-  *it = (colli_direct_call){.comm = comm, .request = request, .call = call, .tree = tree};
+  *it = (colli_direct_call){.comm = comm, .request = request, .call = call};
   if (device != peers->device)
     return colli_comm_refuse(comm, COLL_ERR_INVALID_USAGE, call->name,
                              "the stream is one of GPU %d, but the communicator uses GPU %d, which "
@@ -54,7 +52,8 @@ coll_status colli_direct_call_make(coll_comm *comm, coll_request *request, int d
     it->writes = 0;
   it->reads *= elem;
   it->writes *= elem;
-  it->piece = colli_direct_piece(comm, call, tree);
+  (void)colli_direct_takes(comm, call, &it->shape); /* it does */
+  it->piece = colli_direct_piece(&it->shape);
   const size_t most = colli_direct_longest(it);
   it->rounds = most > 0 ? (most + it->piece - 1) / it->piece : 1;
   if (take_memory(it, &error) == COLL_OK)
@@ -92,7 +91,8 @@ coll_status colli_direct_call_settle(colli_direct_call *it, colli_gpu_passage *p
   *stops = it->waits;
   for (size_t i = 0; i < it->rounds; i++) {
     r.first = i * it->piece;
-    *stops += (colli_direct_in_segments(it, colli_direct_in_round(&r, most)) ? 2 : 1) + captured;
+    *stops +=
+        (colli_direct_in_segments(&it->shape, colli_direct_in_round(&r, most)) ? 2 : 1) + captured;
   }
   const bool asks_host = it->way == COLLI_GPU_ORDERED || it->waits;
   return asks_host ? colli_gpu_passage_take_answer(passage, error) : COLL_OK;
@@ -120,7 +120,7 @@ static coll_status put_meet(const colli_direct_round *r) {
 static coll_status put_input(const colli_direct_round *r) {
   const colli_direct_call *it = r->it;
   const colli_gpu_peers *peers = it->comm->direct->peers;
-  const size_t parts = colli_direct_parts(it->comm, it->call);
+  const size_t parts = colli_direct_parts(&it->shape);
   const uint64_t slot = colli_gpu_peers_slot(peers, peers->rank, r->slot);
   coll_status status = COLL_OK;
   if (it->reads == 0)
@@ -178,7 +178,7 @@ static coll_status reduce_segments(const colli_direct_round *r, size_t bytes) {
   const colli_direct_call *it = r->it;
   const colli_gpu_peers *peers = it->comm->direct->peers;
   const size_t n = (size_t)peers->nranks, rank = (size_t)peers->rank;
-  const size_t segment = colli_direct_segment(it, bytes);
+  const size_t segment = colli_direct_segment(&it->shape, bytes);
   const size_t first = rank * segment < bytes ? rank * segment : bytes;
   const size_t own = bytes - first < segment ? bytes - first : segment;
   struct coll_gpu_piece *pieces = malloc(n * sizeof(*pieces));
@@ -210,7 +210,7 @@ static coll_status put_result(const colli_direct_round *r) {
     return COLL_OK;
   switch (it->call->coll) {
   case COLLI_ALLREDUCE:
-    if (colli_direct_in_segments(it, bytes))
+    if (colli_direct_in_segments(&it->shape, bytes))
       return reduce_segments(r, bytes);
     return colli_direct_put_fold(r, n, 0, to, bytes, 0);
   case COLLI_REDUCE:

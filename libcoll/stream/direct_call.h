@@ -14,6 +14,7 @@
 
 #include "libcoll/call/call.h"
 #include "libcoll/comm/direct.h"
+#include "libcoll/comm/direct_shape.h"
 #include "libcoll/gpu/passage.h"
 
 /* What belongs to one call until its stream has passed. */
@@ -22,8 +23,8 @@ typedef struct colli_direct_call {
   coll_request *request; /* persistent: it keeps the call */
   const colli_call *call;
   size_t reads, writes; /* bytes from the beginnings of its buffers */
-  bool tree;            /* it combines in the order of one tree, not from left to right */
-  size_t piece;         /* bytes of each block that are in a slot at a time */
+  colli_direct_shape shape;
+  size_t piece; /* bytes of each block that are in a slot at a time */
   size_t rounds;
   colli_gpu_mode way;      /* how it meets: */
   uint32_t first, number;  /* if not ORDERED the number of its first meet, and its own */
@@ -36,9 +37,8 @@ typedef struct colli_direct_call {
   size_t used;             /* bytes of them */
 } colli_direct_call;
 
-/* Whether a checked call runs in GPU memory: all ranks find the same. *tree: it combines in the
- * order of one tree. */
-bool colli_direct_takes(const coll_comm *comm, const colli_call *call, bool *tree);
+/* Whether a checked call runs in GPU memory, and then in which shape: all ranks find the same. */
+bool colli_direct_takes(const coll_comm *comm, const colli_call *call, colli_direct_shape *shape);
 
 /*
  * Describes a call on comm->direct, and takes memory for it. Errors, recorded: NO_MEMORY, SYSTEM,

@@ -124,7 +124,7 @@ coll_status colli_direct_put_fold(const colli_direct_round *r, int end, size_t o
   coll_status status;
   if (bytes == 0)
     return COLL_OK;
-  if (it->tree) {
+  if (it->shape.tree) {
     tree t = {r, offset, bytes, to, guard, 0, COLL_OK};
     const uint64_t last = value_at(&t, 2 * end - 2);
     t.to = fits ? to : last;

@@ -8,8 +8,6 @@
 #include "libcoll/comm/comm.h"
 #include "libcoll/stream/direct_call.h"
 
-#define COLLI_DIRECT_ALIGN 64 /* of pieces and segments */
-
 /* One round of a call. */
 typedef struct colli_direct_round {
   colli_direct_call *it;
@@ -24,12 +22,6 @@ typedef struct colli_direct_round {
 /* Bytes of an element. */
 size_t colli_direct_elem(const colli_call *call);
 
-/* How many blocks a rank puts into its slot. */
-size_t colli_direct_parts(const coll_comm *comm, const colli_call *call);
-
-/* Bytes of each block that are in a slot at a time; 0: slots are too short. */
-size_t colli_direct_piece(const coll_comm *comm, const colli_call *call, bool tree);
-
 /* A block of input (where there are parts) or result: its first byte and its length. */
 size_t colli_direct_block(const colli_direct_call *it, bool of_input, size_t i, size_t *bytes);
 
@@ -38,10 +30,6 @@ size_t colli_direct_longest(const colli_direct_call *it);
 
 /* What of a block is in a round. */
 size_t colli_direct_in_round(const colli_direct_round *r, size_t bytes);
-
-/* Whether an all-reduce of so many bytes is folded in segments, one a rank. */
-bool colli_direct_in_segments(const colli_direct_call *it, size_t bytes);
-size_t colli_direct_segment(const colli_direct_call *it, size_t bytes);
 
 /* ---- direct_put.c ---------------------------------------------------------------------------- */
 

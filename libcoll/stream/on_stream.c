@@ -217,7 +217,7 @@ static coll_status add_to_group(coll_comm *comm, coll_request *request, void *st
 coll_status colli_stream_call(coll_comm *comm, const colli_call *call, void *stream,
                               colli_keep_fn *keep) {
   colli_group *group = &comm->calls.group;
-  bool tree;
+  colli_direct_shape shape;
   coll_request *request = NULL;
   coll_status status = get_ready(comm, call->name);
   if (status == COLL_OK)
@@ -225,7 +225,7 @@ coll_status colli_stream_call(coll_comm *comm, const colli_call *call, void *str
   if (status == COLL_OK)
     status = group->depth > 0 ? add_to_group(comm, request, stream)
                               : enqueue(comm, &request, 1,
-                                        colli_direct_takes(comm, request->kept, &tree), stream);
+                                        colli_direct_takes(comm, request->kept, &shape), stream);
   if (group->depth > 0 && group->refused == COLL_OK)
     group->refused = status;
   return status;
@@ -236,10 +236,10 @@ coll_status colli_stream_call(coll_comm *comm, const colli_call *call, void *str
 static coll_status enqueue_group(coll_comm *comm, coll_request **requests, int count,
                                  void *stream) {
   int staged = 0;
-  bool tree;
+  colli_direct_shape shape;
   coll_status status = COLL_OK;
   for (int i = 0; i < count; i++) /* insertion sort that keeps the order among equals */
-    if (!colli_direct_takes(comm, requests[i]->kept, &tree)) {
+    if (!colli_direct_takes(comm, requests[i]->kept, &shape)) {
       coll_request *request = requests[i];
       memmove(&requests[staged + 1], &requests[staged], (size_t)(i - staged) * sizeof(*requests));
       requests[staged++] = request;

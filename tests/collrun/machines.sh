@@ -53,8 +53,8 @@ expect_in "not bound" "ranks would not be bound to cores" a.svg
 # This machine, alone and in a run; it may be read as COLL_TOPO_FILE.
 "$topo" --xml here.xml --svg here.svg || fail "this machine"
 python3 "$tests/picture.py" here.svg core="$("$topo" -n 1 | sed -n '1s/.*cores \([0-9]*\) (.*/\1/p')" > out 2>&1 || fail "this machine: $(cat out)"
-"$topo" -n 1 | sed '1d; /^network/,/^$/d; /^  rank 0/,$d' | sed -n 's/cores .*//; /package\|node\|cache\|network/p' > one
-"$topo" --input here.xml -n 1 | sed '1d; /^network/,/^$/d; /^  rank 0/,$d' | sed -n 's/cores .*//; /package\|node\|cache\|network/p' > two
+"$topo" -n 1 | sed '1d; /^network/,/^$/d; /^GPUs/,$d; /^  rank 0/,$d' | sed -n 's/cores .*//; /package\|node\|cache\|network/p' > one
+"$topo" --input here.xml -n 1 | sed '1d; /^network/,/^$/d; /^GPUs/,$d; /^  rank 0/,$d' | sed -n 's/cores .*//; /package\|node\|cache\|network/p' > two
 cmp one two || fail "this machine: $(diff one two)"
 "$topo" --input here.xml > one
 COLL_TOPO_FILE=here.xml "$topo" > two || fail "COLL_TOPO_FILE"

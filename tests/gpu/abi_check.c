@@ -1,6 +1,6 @@
 /*
- * abi_check.c: compiles only if cuda_abi.h, cuda_entries.h and extra.h agree with the toolkit's
- * headers. Has nothing to run.
+ * abi_check.c: compiles only if cuda_abi.h, cuda_entries.h, extra.h and nvml.h agree with the
+ * toolkit's headers (some toolkits are without nvml.h). Has nothing to run.
  */
 #include <cuda.h>
 #include <cudaTypedefs.h>
@@ -120,3 +120,31 @@ SAME_PLACE(colli_cu_launch_config, attributes_count, CUlaunchConfig, numAttrs)
       #name);
 COLLI_CUDA_ENTRIES(SAME_FUNCTION)
 FAKE_CUDA_EXTRA(SAME_FUNCTION)
+
+#if __has_include(<nvml.h>)
+#include <nvml.h>
+
+#include "libcoll/gpu/nvml.h"
+
+COLLI_NVML_CONSTANTS(CONSTANT)
+SAME_SIZE(colli_nvml_result, nvmlReturn_t)
+SAME_SIZE(int, nvmlEnableState_t)
+SAME_SIZE(int, nvmlIntNvLinkDeviceType_t)
+SAME_SIZE(colli_nvml_pci, nvmlPciInfo_t)
+SAME_PLACE(colli_nvml_pci, domain, nvmlPciInfo_t, domain)
+SAME_PLACE(colli_nvml_pci, bus, nvmlPciInfo_t, bus)
+SAME_PLACE(colli_nvml_pci, device, nvmlPciInfo_t, device)
+SAME_PLACE(colli_nvml_pci, bus_id, nvmlPciInfo_t, busId)
+
+/* The functions, with the library's types in place of ours. */
+#define SAME_NVML(name, ...)                                                                       \
+  _Static_assert(__builtin_types_compatible_p(nvmlReturn_t(*)(__VA_ARGS__), __typeof__(&name)),    \
+                 #name);
+SAME_NVML(nvmlInit_v2, void)
+SAME_NVML(nvmlShutdown, void)
+SAME_NVML(nvmlDeviceGetHandleByPciBusId_v2, const char *, colli_nvml_device *)
+SAME_NVML(nvmlDeviceGetNvLinkState, colli_nvml_device, unsigned, nvmlEnableState_t *)
+SAME_NVML(nvmlDeviceGetNvLinkRemotePciInfo_v2, colli_nvml_device, unsigned, nvmlPciInfo_t *)
+SAME_NVML(nvmlDeviceGetNvLinkRemoteDeviceType, colli_nvml_device, unsigned,
+          nvmlIntNvLinkDeviceType_t *)
+#endif

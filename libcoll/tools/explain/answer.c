@@ -1,4 +1,5 @@
 /* answer.c: computes shape, settings, choice, and the event model's time for coll_explain. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -129,4 +130,13 @@ double explain_events(const colli_choice *choice, const question *q, const answe
     colli_sched_free(scheds[rank]);
   free(scheds);
   return ns;
+}
+
+void explain_time(char text[32], double ns) {
+  if (ns < 1e3)
+    snprintf(text, 32, "%.0f ns", ns);
+  else if (ns < 1e6)
+    snprintf(text, 32, "%.2f us", ns / 1e3);
+  else
+    snprintf(text, 32, "%.2f ms", ns / 1e6);
 }

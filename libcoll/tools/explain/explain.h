@@ -5,6 +5,16 @@
 #include "libcoll/tuning/calibration.h"
 #include "libcoll/tuning/choose.h"
 
+/* What operations on GPUs are taken to cost. Nothing of it was measured. */
+typedef struct gpu_costs {
+  double launch_us; /* an operation in a stream */
+  double host_us;   /* until the host has answered a stream, besides */
+  double meet_us;   /* until streams that spin or wait for events have met, besides */
+  double link_gb;   /* a second, between GPUs, in each direction; GB = 10^9 bytes */
+  double memory_gb; /* a second, read or written in a GPU's memory */
+  double copy_gb;   /* a second, between a GPU and the host */
+} gpu_costs;
+
 /* The command line. */
 typedef struct question {
   const char *name; /* of the collective */
@@ -26,6 +36,12 @@ typedef struct question {
   int hosts;
   int cores; /* of a host */
   bool cores_given;
+  int gpus;     /* of a host, whose r-th rank is on GPU r modulo that; 0: not asked */
+  bool threads; /* the ranks are, of one process */
+  bool apart;   /* the GPUs have no peer access to each other */
+  bool captured;
+  bool assumes; /* costs are given */
+  gpu_costs costs;
 } question;
 
 /* The inputs of the choice. */
@@ -46,6 +62,11 @@ const char *explain_far_transport(const question *q);
 question explain_ask(int argc, char **argv);
 void explain_refuse(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));
 
+/* assume.c: the costs without --assume; and reads "name=number,..." into others. False: it is
+ * something else. */
+extern const gpu_costs explain_costs;
+bool explain_assume(const char *text, gpu_costs *costs);
+
 /* answer.c: sets the inputs of the choice, as programs with these settings would have them. */
 void explain_set_up(const question *q, answer *a);
 void explain_free(answer *a);
@@ -53,7 +74,38 @@ void explain_free(answer *a);
 /* The choice for a size, with predicted_ns. */
 colli_choice explain_choose(answer *a, const question *q, size_t bytes);
 
+/* Writes a time as "12.3 us". */
+void explain_time(char text[32], double ns);
+
 /* The event model's time for a candidate in ns; negative if computing it would take too long. */
 double explain_events(const colli_choice *choice, const question *q, const answer *a);
+
+/* ---- gpu.c, gpu_print.c: calls in streams -----------------------------------------------------
+ */
+
+/* What one rank does in a call; bytes are of memory of its own GPU, or of others. */
+typedef struct gpu_rank {
+  double reads, writes, reads_far;
+  double operations; /* in its stream */
+} gpu_rank;
+
+/* A call in streams, as all ranks make it. */
+typedef struct gpu_call {
+  int mode; /* colli_gpu_mode */
+  const char *reason;
+  size_t slot_bytes;
+  size_t piece; /* bytes of each block that are in a slot at a time */
+  size_t rounds, meets;
+  bool in_segments; /* each rank folds one segment of a round */
+  gpu_rank *ranks;
+  double in_bytes, out_bytes; /* over the link of the GPU with most */
+  double memory_bytes;        /* in the memory of the GPU with most */
+} gpu_call;
+
+/* Finds out what a call does; the caller frees call->ranks. Ends the program if it cannot. */
+void explain_gpu_count(const question *q, const answer *a, gpu_call *call);
+
+/* Explains a call in streams. */
+void explain_gpu(const question *q, answer *a);
 
 #endif

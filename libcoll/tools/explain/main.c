@@ -5,16 +5,6 @@
 
 #include "explain.h"
 
-/* Writes a time as "12.3 us". */
-static void time_text(char text[32], double ns) {
-  if (ns < 1e3)
-    snprintf(text, 32, "%.0f ns", ns);
-  else if (ns < 1e6)
-    snprintf(text, 32, "%.2f us", ns / 1e3);
-  else
-    snprintf(text, 32, "%.2f ms", ns / 1e6);
-}
-
 /* Prints the question and the model. */
 static void print_question(const question *q, const answer *a) {
   const colli_model *m = &a->model;
@@ -62,11 +52,11 @@ static void print_candidates(const colli_choice *list, int count, const colli_ch
   for (int i = 0; i < count; i++) {
     const colli_partition *part = &list[i].partition;
     char formula[32], events[32];
-    time_text(formula, list[i].predicted_ns);
+    explain_time(formula, list[i].predicted_ns);
     double ns = explain_events(&list[i], q, a);
     strcpy(events, "-");
     if (ns >= 0)
-      time_text(events, ns);
+      explain_time(events, ns);
     size_t slice = part->slice < part->piece ? part->slice : part->piece;
     printf("%c %-16s %12s %12s %10zu B %8zu B %8d\n", list[i].algo == chosen->algo ? '*' : ' ',
            list[i].algo->name, formula, events, part->piece * q->type_bytes, slice * q->type_bytes,
@@ -135,7 +125,7 @@ static void explain_range(const question *q, answer *a) {
     size_t whole = (bytes + q->type_bytes - 1) / q->type_bytes * q->type_bytes;
     colli_choice choice = explain_choose(a, q, whole);
     char text[32];
-    time_text(text, choice.predicted_ns);
+    explain_time(text, choice.predicted_ns);
     if (choice.algo != before)
       printf("%14zu  %-16s %12s\n", whole, choice.algo->name, text);
     before = choice.algo;
@@ -162,6 +152,11 @@ int main(int argc, char **argv) {
   }
   explain_set_up(&q, &a);
   explain_choose(&a, &q, q.bytes); /* refuses before anything is printed */
+  if (q.gpus) {
+    explain_gpu(&q, &a);
+    explain_free(&a);
+    return 0;
+  }
   print_question(&q, &a);
   if (q.last_bytes)
     explain_range(&q, &a);

@@ -41,12 +41,21 @@ static const char help[] =
     "      --hosts H        the ranks are spread over H hosts, in order (default 1)\n"
     "      --cores C        cores that the ranks of a host share (default: those of this machine;\n"
     "                       0: as many as ranks)\n"
+    "      --gpu N          calls in streams of N GPUs a host instead, with rank r on GPU r modulo "
+    "N\n"
+    "      --threads        there the ranks are threads of one process\n"
+    "      --no-peers       there the GPUs have no peer access to each other\n"
+    "      --captured       there the call is captured in a graph\n"
+    "      --assume TEXT    what it costs there; nothing was measured on a GPU, so these are\n"
+    "                       assumptions: launch=3,host=15,meet=3 (us), link=20,memory=500,copy=20\n"
+    "                       (GB/s)\n"
     "      --list           only list the algorithms of the collective\n"
     "  -h, --help           this text\n"
     "\n"
-    "COLL_SLOT_BYTES, COLL_SLOT_COUNT, COLL_ALGO, COLL_TUNER and COLL_CALIBRATION work as in\n"
-    "programs. Times come from this machine's calibration (coll_calibrate), or else from typical\n"
-    "constants of each transport: compare them with each other, and measure with coll_perf.\n";
+    "COLL_SLOT_BYTES, COLL_SLOT_COUNT, COLL_ALGO, COLL_TUNER, COLL_CALIBRATION, COLL_GPU_MODE and\n"
+    "COLL_GPU_SLOT_BYTES work as in programs. Times come from this machine's calibration\n"
+    "(coll_calibrate), or else from typical constants of each transport: compare them with each\n"
+    "other, and measure with coll_perf.\n";
 
 /* Ends the program because of a bad argument. */
 void explain_refuse(const char *format, ...) {
@@ -126,11 +135,45 @@ enum {
   OPT_HOSTS,
   OPT_DETERMINISTIC,
   OPT_IN_PLACE,
+  OPT_GPU,
+  OPT_THREADS,
+  OPT_NO_PEERS,
+  OPT_CAPTURED,
+  OPT_ASSUME,
   OPT_LIST
 };
 
+/* Reads an option about GPUs; false: it is none. */
+static bool take_gpu_option(int option, question *q) {
+  switch (option) {
+  case OPT_GPU:
+    q->gpus = parse_int(optarg, "--gpu", 1, COLLI_MAX_RANKS);
+    return true;
+  case OPT_THREADS:
+    q->threads = true;
+    return true;
+  case OPT_NO_PEERS:
+    q->apart = true;
+    return true;
+  case OPT_CAPTURED:
+    q->captured = true;
+    return true;
+  case OPT_ASSUME:
+    if (!explain_assume(optarg, &q->costs))
+      explain_refuse("--assume takes launch, host, meet, link, memory and copy, each =NUMBER above "
+                     "0, with commas, not '%s'",
+                     optarg);
+    q->assumes = true;
+    return true;
+  default:
+    return false;
+  }
+}
+
 /* Reads one option. */
 static void take_option(int option, question *q, bool *has_bytes) {
+  if (take_gpu_option(option, q))
+    return;
   switch (option) {
   case 'n':
     q->nranks = parse_int(optarg, "--ranks", 1, COLLI_MAX_RANKS);
@@ -243,6 +286,17 @@ static void check_question(const question *q, bool has_bytes) {
     explain_refuse("--in-place makes a difference for alltoall only");
 }
 
+/* Checks the options about GPUs. */
+static void check_gpus(const question *q) {
+  const bool other = q->threads || q->apart || q->captured || q->assumes;
+  if (!q->gpus && other)
+    explain_refuse("--threads, --no-peers, --captured and --assume need --gpu");
+  if (q->gpus && (q->last_bytes || q->rank >= 0))
+    explain_refuse("--gpu takes one size, and no --rank");
+  if (q->threads && q->hosts > 1)
+    explain_refuse("--threads are on one host");
+}
+
 /* Reads the command line. */
 question explain_ask(int argc, char **argv) {
   static const struct option longs[] = {
@@ -257,12 +311,21 @@ question explain_ask(int argc, char **argv) {
       {"hosts", required_argument, NULL, OPT_HOSTS},
       {"deterministic", required_argument, NULL, OPT_DETERMINISTIC},
       {"in-place", no_argument, NULL, OPT_IN_PLACE},
+      {"gpu", required_argument, NULL, OPT_GPU},
+      {"threads", no_argument, NULL, OPT_THREADS},
+      {"no-peers", no_argument, NULL, OPT_NO_PEERS},
+      {"captured", no_argument, NULL, OPT_CAPTURED},
+      {"assume", required_argument, NULL, OPT_ASSUME},
       {"list", no_argument, NULL, OPT_LIST},
       {"help", no_argument, NULL, 'h'},
       {NULL, 0, NULL, 0},
   };
   long cores = sysconf(_SC_NPROCESSORS_ONLN);
-  question q = {.rank = -1, .transport = "shm", .hosts = 1, .cores = cores > 0 ? (int)cores : 1};
+  question q = {.rank = -1,
+                .transport = "shm",
+                .hosts = 1,
+                .cores = cores > 0 ? (int)cores : 1,
+                .costs = explain_costs};
   bool has_bytes = false;
   parse_type("float32", &q);
   int option;
@@ -277,6 +340,7 @@ question explain_ask(int argc, char **argv) {
     explain_refuse("unknown collective '%s'; there are %s", q.name, COLLECTIVES);
   if (!q.list)
     check_question(&q, has_bytes);
+  check_gpus(&q);
   q.link = link_of(q.transport);
   return q;
 }

@@ -1,7 +1,8 @@
 /*
  * main.c: coll_topo shows the machine, and which core each of n ranks would get on it. Under a
  * launcher (collrun -n 4 coll_topo) it also shows where the ranks are, and which transport each
- * pair of them uses and why. It prints that, or writes it as XML or as a picture.
+ * pair of them uses and why. It prints that, or writes it as XML or as a picture. Of this machine
+ * it also shows the GPUs, and how calls in streams would run between them.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -11,6 +12,7 @@
 
 #include "libcoll/base/param.h"
 #include "libcoll/comm/inspect.h"
+#include "libcoll/tools/topo/gpus.h"
 #include "libcoll/tools/topo/topo.h"
 #include "transports/registry.h"
 
@@ -50,7 +52,8 @@ static const char usage_text[] =
     "usage: coll_topo [--input MACHINE] [-n RANKS] [--xml FILE] [--svg FILE]\n"
     "       collrun -n N coll_topo [--xml FILE] [--svg FILE]\n"
     "Shows this machine, and on which core each of RANKS ranks would run. Under collrun it also\n"
-    "shows where the ranks are, and which transport each pair of them uses and why.\n"
+    "shows where the ranks are, and which transport each pair of them uses and why. If CUDA's\n"
+    "driver is here: this machine's GPUs, their links, and how calls in streams run between them.\n"
     "  --input MACHINE  show another machine: an hwloc XML file, or \"numa:2 core:4 pu:1\"\n"
     "  -n RANKS         number of ranks to place (default: one for each core, or 8)\n"
     "  --xml FILE       write the machine as hwloc XML, for --input and COLL_TOPO_FILE\n"
@@ -97,7 +100,7 @@ static int write_files(const request *asked, const topo_scene *scene) {
     return 0;
   if ((out = open_file(asked->svg)) == NULL)
     return 1;
-  const bool drawn = topo_svg(scene, out);
+  const bool drawn = *source ? topo_svg(scene, out) : topo_draw_here(scene, out);
   if (!drawn)
     fputs("coll_topo: out of memory\n", stderr);
   return close_file(out, asked->svg) != 0 || !drawn;
@@ -137,16 +140,23 @@ static const char *setting(void *ctx, const char *name) {
   return text ? text : "";
 }
 
-/* Prints the network devices that a rank would use. */
-static void print_devices(void) {
+/* Prints the network devices that a rank would use, and the GPUs. */
+static void print_devices(const colli_topo *topo) {
   colli_params params;
   coll_error error = COLL_ERROR_INIT;
+  topo_gpus gpus;
   if (colli_params_load(&params, &error) != COLL_OK) {
     printf("\nnetwork devices: %s\n", error.message);
     return;
   }
   coll_transport_env env = {.size = sizeof(env), .ctx = &params, .param = setting};
   colli_devices_print(&env, stdout);
+  if (!topo_gpus_find(topo, &gpus)) {
+    puts("\nGPUs\n  out of memory");
+    return;
+  }
+  topo_gpus_print(&gpus, stdout);
+  topo_gpus_free(&gpus);
 }
 
 /* ---- the ranks ------------------------------------------------------------------------------- */
@@ -373,7 +383,7 @@ static int show_machine(const request *wish) {
     const int allowed = colli_topo_allowed_cores(topo), most = allowed < 8 ? allowed : 8;
     colli_topo_print(topo, stdout);
     if (!*asked.source)
-      print_devices();
+      print_devices(topo);
     exit_status = print_places(topo, asked.nranks > 0 ? asked.nranks : most);
   }
   colli_topo_free(topo);
@@ -401,7 +411,7 @@ static int show_run(const request *asked) {
   } else {
     if (rank == 0 && asked->xml == NULL && asked->svg == NULL) {
       colli_topo_print(topo, stdout);
-      print_devices();
+      print_devices(topo);
     }
     status = show_ranks(asked, comm, topo, rank, nranks);
   }

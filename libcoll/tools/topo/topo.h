@@ -1,4 +1,4 @@
-/* topo.h: coll_topo's parts: what it prints, and the picture of a machine. */
+/* topo.h: coll_topo's parts: the picture of a machine. Its GPUs: gpus.h. */
 #ifndef COLLI_TOOLS_TOPO_TOPO_H
 #define COLLI_TOOLS_TOPO_TOPO_H
 
@@ -58,5 +58,10 @@ box *topo_layout_make(const colli_topo *topo, int *count);
 
 /* Draws a scene as SVG. False: out of memory. */
 bool topo_svg(const topo_scene *scene, FILE *out);
+
+/* ---- picture.c ------------------------------------------------------------------------------- */
+
+/* The same for this machine: also its GPUs. */
+bool topo_draw_here(const topo_scene *scene, FILE *out);
 
 #endif

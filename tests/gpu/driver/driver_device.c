@@ -59,6 +59,14 @@ colli_cu_result cuDeviceGet(colli_cu_device *device, int ordinal) {
   return driver_leave(COLLI_CUDA_SUCCESS);
 }
 
+colli_cu_result cuDeviceGetName(char *name, int name_bytes, colli_cu_device device) {
+  colli_cu_result result = enter_device(device);
+  if (result != COLLI_CUDA_SUCCESS)
+    return result;
+  snprintf(name, (size_t)(name_bytes > 0 ? name_bytes : 0), "software GPU");
+  return driver_leave(COLLI_CUDA_SUCCESS);
+}
+
 /* The value of an attribute, or -1 if it is unknown. */
 static int attribute_of(colli_cu_device_attribute attribute) {
   switch (attribute) {

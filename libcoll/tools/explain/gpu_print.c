@@ -1,0 +1,132 @@
+/* gpu_print.c: prints what a call in streams does, and the time that assumptions give it. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "explain.h"
+#include "libcoll/base/param.h"
+#include "libcoll/comm/direct.h"
+
+/* ---- counts ---------------------------------------------------------------------------------- */
+
+/* Prints the question. */
+static void print_question(const question *q) {
+  printf("%s in streams", q->name);
+  if (q->coll != COLLI_BARRIER)
+    printf(" of %zu bytes (%zu %s)%s", q->bytes, q->bytes / q->type_bytes, q->type_name,
+           colli_exact(q->coll) ? " a block" : "");
+  if (colli_rooted(q->coll))
+    printf(", root %d", q->root);
+  printf(", %d ranks on %d GPU%s", q->nranks, q->gpus, q->gpus == 1 ? "" : "s");
+  if (q->hosts > 1)
+    printf(" of each of %d hosts", q->hosts);
+  printf("%s%s\n", q->threads ? ", threads of one process" : "", q->captured ? ", captured" : "");
+}
+
+/* Prints the mode, and how the call is cut. */
+static void print_cut(const gpu_call *call) {
+  printf("mode: %s, because %s\n", colli_param_word(COLLI_PARAM_GPU_MODE, call->mode),
+         call->reason);
+  if (call->mode == COLLI_GPU_STAGED) {
+    puts("buffers are copied to the host, the algorithm of host memory runs, results are copied "
+         "back");
+    return;
+  }
+  printf("%zu round%s of up to %zu bytes a block (slots of %zu bytes)%s, %zu meet%s\n",
+         call->rounds, call->rounds == 1 ? "" : "s", call->piece, call->slot_bytes,
+         call->in_segments ? ", folded in segments, one a rank" : "", call->meets,
+         call->meets == 1 ? "" : "s");
+}
+
+/* Prints what ranks do, those alike on one line. */
+static void print_ranks(const question *q, const gpu_call *call) {
+  const char *far = call->mode == COLLI_GPU_STAGED ? "" : "     reads others";
+  printf("\n  %-14s %11s %16s %16s%s\n", "rank", "operations", "reads", "writes", far);
+  for (int rank = 0, end; rank < q->nranks; rank = end) {
+    const gpu_rank *it = &call->ranks[rank];
+    char text[40];
+    for (end = rank + 1; end < q->nranks; end++) {
+      const gpu_rank *other = &call->ranks[end];
+      if (other->reads != it->reads || other->writes != it->writes ||
+          other->reads_far != it->reads_far || other->operations != it->operations)
+        break;
+    }
+    snprintf(text, sizeof(text), end > rank + 1 ? "%d-%d" : "%d", rank, end - 1);
+    printf("  %-14s %11.0f %14.0f B %14.0f B", text, it->operations, it->reads, it->writes);
+    if (call->mode != COLLI_GPU_STAGED)
+      printf(" %14.0f B", it->reads_far);
+    putchar('\n');
+  }
+  puts(call->mode == COLLI_GPU_STAGED
+           ? "operations of its stream; bytes of its own GPU that are copied"
+           : "operations of its stream; bytes in memory of its own GPU, and of other GPUs");
+}
+
+/* ---- the time -------------------------------------------------------------------------------- */
+
+/* The most operations of a rank. */
+static double most_operations(const question *q, const gpu_call *call) {
+  double most = 0;
+  for (int rank = 0; rank < q->nranks; rank++)
+    most = call->ranks[rank].operations > most ? call->ranks[rank].operations : most;
+  return most;
+}
+
+/* Prints a sum that was worked out in us. */
+static void print_time(double us) {
+  char text[32];
+  explain_time(text, us * 1e3);
+  printf("  = %s under these assumptions\n", text);
+}
+
+/* Prints the formula of a call in GPU memory with its numbers. */
+static void print_direct_time(const question *q, const gpu_call *call) {
+  const gpu_costs *c = &q->costs;
+  const bool asks = call->mode == COLLI_GPU_ORDERED;
+  const double operations = most_operations(q, call), meet_us = asks ? c->host_us : c->meet_us;
+  const double link_bytes = call->in_bytes > call->out_bytes ? call->in_bytes : call->out_bytes;
+  puts("time = operations * launch + meets * (ordered: host; else: meet) + bytes of the busiest "
+       "link / link\n       + bytes in the busiest GPU's memory / memory");
+  printf("  = %.0f * %g us + %zu * %g us + %.0f B / %g GB/s + %.0f B / %g GB/s\n", operations,
+         c->launch_us, call->meets, meet_us, link_bytes, c->link_gb, call->memory_bytes,
+         c->memory_gb);
+  print_time(operations * c->launch_us + (double)call->meets * meet_us +
+             link_bytes / c->link_gb / 1e3 + call->memory_bytes / c->memory_gb / 1e3);
+}
+
+/* The same for a staged call: the host's part is what coll_explain predicts without --gpu. */
+static void print_staged_time(const question *q, answer *a, const gpu_call *call) {
+  const gpu_costs *c = &q->costs;
+  const colli_choice choice = explain_choose(a, q, q->bytes);
+  const double operations = most_operations(q, call), host_us = choice.predicted_ns / 1e3;
+  char text[32];
+  explain_time(text, choice.predicted_ns);
+  printf("on the host: %s, %s by the model of coll_explain without --gpu (%s)\n", choice.algo->name,
+         text, a->origin.path[0] ? "measured" : "typical costs");
+  puts("time = operations * launch + host + bytes to the host / copy + on the host + bytes from it "
+       "/ copy");
+  printf("  = %.0f * %g us + %g us + %.0f B / %g GB/s + %s + %.0f B / %g GB/s\n", operations,
+         c->launch_us, c->host_us, call->out_bytes, c->copy_gb, text, call->in_bytes, c->copy_gb);
+  print_time(operations * c->launch_us + c->host_us + host_us +
+             (call->out_bytes + call->in_bytes) / c->copy_gb / 1e3);
+}
+
+void explain_gpu(const question *q, answer *a) {
+  const gpu_costs *c = &q->costs;
+  gpu_call call;
+  explain_gpu_count(q, a, &call);
+  print_question(q);
+  print_cut(&call);
+  print_ranks(q, &call);
+  printf("\nassumed%s, because libcoll has not been measured on any GPU (--assume changes it): "
+         "launch %g us,\nhost %g us, meet %g us, link %g GB/s, memory %g GB/s, copy %g GB/s\n",
+         q->assumes ? " as asked" : "", c->launch_us, c->host_us, c->meet_us, c->link_gb,
+         c->memory_gb, c->copy_gb);
+  if (call.mode == COLLI_GPU_STAGED)
+    print_staged_time(q, a, &call);
+  else
+    print_direct_time(q, &call);
+  puts("The counts are exact for buffers in memory of the ranks' GPUs. The time compares calls and "
+       "modes; it\nis not that of your machine.");
+  free(call.ranks);
+}

@@ -1,0 +1,93 @@
+#!/bin/sh
+# explain_gpu.sh: coll_explain --gpu: modes, counts, and times that follow from assumptions alone.
+explain="$BUILD/bin/coll_explain"
+export COLL_CALIBRATION=none
+failed=0
+
+# expect STATUS TEXT ARGS...: the exit status, and a text that the output must contain. Spaces and ends of lines
+# count as one space.
+expect() {
+  status=$1 text=$2
+  shift 2
+  output=$("$explain" "$@" 2>&1)
+  got=$?
+  if [ $got -ne "$status" ]; then
+    echo "coll_explain $*: exit status $got instead of $status:" "$output"
+    failed=1
+  fi
+  case $(printf '%s' "$output" | tr -s ' \n' ' ') in
+  *"$text"*) ;;
+  *)
+    echo "coll_explain $*: no '$text' in:" "$output"
+    failed=1
+    ;;
+  esac
+}
+
+# Modes and their reasons.
+expect 0 "mode: spin, because each rank has its own GPU" allreduce -n 4 -b 1M --gpu 4
+expect 0 "mode: ordered, because ranks share a GPU" allreduce -n 4 -b 1M --gpu 2
+expect 0 "mode: ordered, because ranks share a GPU" allreduce -n 4 -b 1M --gpu 1
+expect 0 "mode: meet, because the ranks are threads" allreduce -n 4 -b 1M --gpu 1 --threads
+expect 0 "mode: ordered, because captured calls ask the host" allreduce -n 4 -b 1M --gpu 4 --captured
+expect 0 "mode: staged, because the GPUs have no peer access" allreduce -n 4 -b 1M --gpu 4 --no-peers
+expect 0 "mode: staged, because the ranks are on several hosts" allreduce -n 4 -b 1M --gpu 2 --hosts 2
+expect 0 "mode: staged, because there are no other ranks" allreduce -n 1 -b 1M --gpu 1
+expect 0 "mode: staged, because not all ranks know all counts" alltoallv -n 4 -b 1M --gpu 4
+expect 0 "mode: spin" allgatherv -n 4 -b 1M --gpu 4
+expect 0 "mode: spin" allreduce -n 4 -b 1M --gpu 4 --deterministic on
+expect 0 "mode: spin" allreduce -n 2 -b 1M --gpu 2 --deterministic on
+expect 0 "mode: spin" allreduce -n 4 -b 1M --gpu 4 --deterministic ordered
+expect 0 "mode: spin" allreduce -n 4 -b 1600 --gpu 4 --type int32_loc64
+COLL_GPU_MODE=staged expect 0 "mode: staged, because COLL_GPU_MODE is staged" allreduce -n 4 -b 1M --gpu 4
+COLL_GPU_MODE=ordered expect 0 "mode: ordered, because COLL_GPU_MODE is ordered" allreduce -n 4 -b 1M --gpu 4
+COLL_GPU_MODE=spin expect 0 "mode: staged, because COLL_GPU_MODE is spin" allreduce -n 4 -b 1M --gpu 2
+COLL_GPU_MODE=meet expect 0 "mode: staged, because COLL_GPU_MODE is meet" allreduce -n 4 -b 1M --gpu 4
+COLL_GPU_SLOT_BYTES=4096 expect 0 "mode: staged, because COLL_GPU_SLOT_BYTES is too small" alltoall -n 64 -b 4 --gpu 64
+
+# Counts. These operations are those that the fake driver was seen to get for such calls.
+expect 0 "4 rounds of up to 4194304 bytes a block (slots of 4194304 bytes), folded in segments, one a rank, 8 meets" \
+  allreduce -n 4 -b 16M --gpu 4
+expect 0 " 0-3 21 25165824 B 37748736 B 25165824 B" allreduce -n 4 -b 16M --gpu 4
+expect 0 "1 round of up to 4194304 bytes a block (slots of 4194304 bytes), 1 meet" allreduce -n 2 -b 4M --gpu 2
+expect 0 " 0 11 10485760 B 10485760 B 0 B" broadcast -n 4 -b 5M --gpu 2
+expect 0 " 1 9 0 B 5242880 B 5242880 B" broadcast -n 4 -b 5M --gpu 2
+expect 0 " 0-2 11 12582912 B 8388608 B 0 B" reduce_scatter -n 3 -b 2M --gpu 1 --threads
+expect 0 " 1-2 5 1048576 B 0 B" reduce -n 3 -b 1M --gpu 3 --no-peers
+expect 0 " 0 3 4096 B 4096 B 0 B" exscan -n 3 -b 4K --gpu 3
+expect 0 " 2 4 4096 B 8192 B 8192 B" exscan -n 3 -b 4K --gpu 3
+expect 0 "1 round of up to 4194304 bytes a block (slots of 4194304 bytes), 1 meet" barrier -n 8 --gpu 8
+expect 0 " 0-7 2 0 B 0 B 0 B" barrier -n 8 --gpu 8
+expect 0 "1 round of up to 4194304 bytes a block (slots of 4194304 bytes), 2 meets" barrier -n 8 --gpu 8 --captured
+COLL_GPU_SLOT_BYTES=64K expect 0 "17 rounds of up to 65536 bytes" allgather -n 4 -b 1048580 --gpu 4
+expect 0 "16777216 rounds of up to 4194304 bytes" broadcast -n 2 -b 65536G --gpu 2
+for collective in allreduce reduce reduce_scatter broadcast allgather gather scatter alltoall scan exscan \
+  reduce_scatterv allgatherv gatherv scatterv alltoallv; do
+  for gpus in 1 2 7; do
+    expect 0 "under these assumptions" $collective -n 7 -b 64K --gpu $gpus
+    expect 0 "under these assumptions" $collective -n 7 -b 0 --gpu $gpus --captured
+    expect 0 "under these assumptions" $collective -n 7 -b 6M --gpu $gpus --no-peers
+  done
+done
+
+# Times are assumptions, and follow from them.
+expect 0 "because libcoll has not been measured on any GPU" allreduce -n 4 -b 1M --gpu 4
+expect 0 "assumed as asked" allreduce -n 4 -b 1M --gpu 4 --assume link=300
+expect 0 "= 4 * 1 us + 1 * 2 us + 1000000 B / 100 GB/s + 5000000 B / 1000 GB/s = 21.00 us under" \
+  allreduce -n 2 -b 1000000 --gpu 2 --assume launch=1,meet=2,link=100,memory=1000
+expect 0 "= 6 * 1 us + 2 us + 1000000 B / 100 GB/s +" allreduce -n 2 -b 1000000 --gpu 2 --no-peers \
+  --assume launch=1,host=2,copy=100
+expect 0 "+ 15728640 B / 20 GB/s +" broadcast -n 4 -b 5M --gpu 4 # the root's link
+expect 0 "+ 2000000 B / 20 GB/s" allreduce -n 5 -b 1000000 --gpu 2 --hosts 2 # two of three ranks share a GPU
+expect 0 "under these assumptions" alltoall -n 9 -b 64K --gpu 4 --hosts 4
+expect 2 "--assume takes" allreduce -n 2 -b 4 --gpu 2 --assume speed=1
+expect 2 "--assume takes" allreduce -n 2 -b 4 --gpu 2 --assume launch
+expect 2 "--assume takes" allreduce -n 2 -b 4 --gpu 2 --assume launch=0
+expect 2 "--assume takes" allreduce -n 2 -b 4 --gpu 2 --assume launch=nan
+expect 2 "--assume takes" allreduce -n 2 -b 4 --gpu 2 --assume launch=1,
+expect 2 "--gpu takes a number" allreduce -n 2 -b 4 --gpu 0
+expect 2 "--gpu takes one size" allreduce -n 2 -b 4-8K --gpu 2
+expect 2 "--gpu takes one size, and no --rank" allreduce -n 2 -b 4 --gpu 2 --rank 1
+expect 2 "need --gpu" allreduce -n 2 -b 4 --threads
+expect 2 "are on one host" allreduce -n 2 -b 4 --gpu 1 --threads --hosts 2
+exit $failed
