@@ -43,7 +43,7 @@ COLL_GPU_MODE=staged expect 0 "mode: staged, because COLL_GPU_MODE is staged" al
 COLL_GPU_MODE=ordered expect 0 "mode: ordered, because COLL_GPU_MODE is ordered" allreduce -n 4 -b 1M --gpu 4
 COLL_GPU_MODE=spin expect 0 "mode: staged, because COLL_GPU_MODE is spin" allreduce -n 4 -b 1M --gpu 2
 COLL_GPU_MODE=meet expect 0 "mode: staged, because COLL_GPU_MODE is meet" allreduce -n 4 -b 1M --gpu 4
-COLL_GPU_SLOT_BYTES=4096 expect 0 "mode: staged, because COLL_GPU_SLOT_BYTES is too small" alltoall -n 64 -b 4 --gpu 64
+COLL_GPU_SLOT_BYTES=4096 expect 0 "mode: staged, because COLL_GPU_SLOT_BYTES is too small" alltoall -n 128 -b 4 --gpu 128
 
 # Counts. These operations are those that the fake driver was seen to get for such calls.
 expect 0 "4 rounds of up to 4194304 bytes a block (slots of 4194304 bytes), folded in segments, one a rank, 8 meets" \
