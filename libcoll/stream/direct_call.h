@@ -56,8 +56,8 @@ void colli_direct_call_free(colli_direct_call *it);
 coll_status colli_direct_call_settle(colli_direct_call *it, colli_gpu_passage *passage,
                                      unsigned *stops, coll_error *error);
 
-/* Puts the call and its end into the stream of a passage, which is entered. With MEET a thread is
- * inside. Errors: those of colli_direct_put_meet(). */
+/* Puts the call and its end into the stream of a passage, which is entered; the thread has let
+ * others in. Errors: those of colli_direct_put_meet(). */
 coll_status colli_direct_call_fill(colli_direct_call *it, colli_gpu_passage *passage,
                                    coll_error *error);
 

@@ -6,6 +6,7 @@
 
 #include "libcoll/base/error.h"
 #include "libcoll/gpu/kernels/meet_args.h"
+#include "libcoll/progress/enter.h"
 #include "libcoll/progress/wait.h"
 #include "libcoll/run/request.h"
 #include "libcoll/run/run.h"
@@ -154,16 +155,21 @@ static coll_status put_spin(colli_direct *direct, const colli_gpu_passage *passa
                                error);
 }
 
-/* Waits until all ranks have come to a place of a call. */
-static coll_status await_calls(coll_request *request, unsigned place) {
+/* Waits until all ranks have come to a place of a call, whose thread is outside. */
+static coll_status await_calls(coll_request *request, unsigned place, coll_error *error) {
   coll_comm *comm = request->comm;
+  colli_call_resume(comm);
   coll_status status = colli_call_meet(comm, request, place);
+  if (status == COLL_OK) {
+    colli_comm_wait_begin(comm);
+    while (!request->done)
+      colli_comm_wait_a_bit(comm, 0);
+    status = colli_request_complete(&request);
+  }
   if (status != COLL_OK)
-    return status;
-  colli_comm_wait_begin(comm);
-  while (!request->done)
-    colli_comm_wait_a_bit(comm, 0);
-  return colli_request_complete(&request);
+    *error = comm->failure.error;
+  colli_call_pause(comm);
+  return status;
 }
 
 /* Puts an event, waits until all ranks have, and lets the stream wait for theirs. An event is used
@@ -175,11 +181,9 @@ static coll_status put_events(colli_direct *direct, const colli_gpu_passage *pas
   colli_cu_result result = cuda->event_record(direct->events[turn], passage->stream);
   if (result != COLLI_CUDA_SUCCESS)
     return colli_cuda_fail(cuda, error, "cuEventRecord", passage->device, result);
-  const coll_status status = await_calls(request, place);
-  if (status != COLL_OK) {
-    *error = request->comm->failure.error;
+  const coll_status status = await_calls(request, place, error);
+  if (status != COLL_OK)
     return status;
-  }
   for (int rank = 0; rank < direct->peers->nranks && result == COLLI_CUDA_SUCCESS; rank++)
     if (rank != direct->peers->rank)
       result = cuda->stream_wait_event(passage->stream, direct->theirs[rank][turn], 0);
@@ -211,11 +215,16 @@ coll_status colli_direct_put_end(const colli_direct *direct, const colli_gpu_pas
                                  uint32_t call, coll_error *error) {
   const colli_cuda *cuda = &passage->gpu->cuda;
   const colli_cu_deviceptr ended = (colli_cu_deviceptr)&colli_direct_words_of(direct)->ended;
-  const colli_cu_result result = cuda->stream_write_value_32(passage->stream, ended, call,
-                                                             COLLI_CU_STREAM_WRITE_VALUE_DEFAULT);
+  const char *function = "cuStreamWriteValue32";
+  colli_cu_result result = cuda->stream_write_value_32(passage->stream, ended, call,
+                                                       COLLI_CU_STREAM_WRITE_VALUE_DEFAULT);
+  if (result == COLLI_CUDA_SUCCESS && direct->mode == COLLI_GPU_MEET) {
+    function = "cuEventRecord"; /* for colli_direct_put_order() */
+    result = cuda->event_record(direct->events[2], passage->stream);
+  }
   if (result == COLLI_CUDA_SUCCESS)
     return COLL_OK;
-  return colli_cuda_fail(cuda, error, "cuStreamWriteValue32", passage->device, result);
+  return colli_cuda_fail(cuda, error, function, passage->device, result);
 }
 
 uint64_t colli_direct_guard(const colli_direct *direct, colli_gpu_mode way) {

@@ -38,9 +38,9 @@ void colli_direct_free_meets(colli_direct *direct, colli_gpu *gpu, int device, b
 colli_gpu_mode colli_direct_way(colli_direct *direct, bool captured);
 
 /*
- * Puts a meet into the stream; with MEET it waits for the other ranks' calls, a thread is inside,
- * and `request` is the call's, at a place of its own. Errors: SYSTEM; those of the communicator,
- * which has failed then.
+ * Puts a meet into the stream; the thread has let others in (colli_call_pause()). With MEET it
+ * waits for the other ranks' calls; `request` is the call's, at a place of its own. Errors: SYSTEM;
+ * those of the communicator, which has failed then.
  */
 coll_status colli_direct_put_meet(colli_direct *direct, colli_gpu_passage *passage,
                                   colli_gpu_mode way, coll_request *request, unsigned place,

@@ -101,13 +101,10 @@ static coll_status submit(stream_batch *batch, coll_error *error) {
     return status;
   }
   colli_batch_append(batch);
-  const bool stays = batch->in_gpu && batch->direct.way == COLLI_GPU_MEET;
-  if (!stays)
-    colli_call_pause(comm);
+  colli_call_pause(comm);
   if (status == COLL_OK)
     status = fill_stream(batch, error);
-  if (!stays)
-    colli_call_resume(comm);
+  colli_call_resume(comm);
   if (status != COLL_OK)
     colli_batch_give_up(batch);
   colli_gpu_leave(comm->gpu, &before);

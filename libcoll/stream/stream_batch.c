@@ -250,6 +250,15 @@ static int move_batch(stream_batch *batch, bool first, const stream_batch *midwa
   return 0;
 }
 
+/* Whether all ranks are awaited, which has a deadline of its own. */
+static bool is_running(const colli_streams *streams) {
+  const stream_batch *batch;
+  TAILQ_FOREACH(batch, &streams->batches, link)
+    if (batch->state == COLLI_BATCH_RUNNING)
+      return true;
+  return false;
+}
+
 /* Fails the communicator if a stream has waited for long, because the stream of an earlier call
  * does not come. */
 static void check_deadline(coll_comm *comm) {
@@ -259,7 +268,7 @@ static void check_deadline(coll_comm *comm) {
   for (late = missing; late; late = TAILQ_NEXT(late, link))
     if (late != missing && late->state == COLLI_BATCH_EXPECTED && has_come(late))
       break;
-  if (!late || comm->failure.status != COLL_OK) {
+  if (!late || comm->failure.status != COLL_OK || is_running(comm->streams)) {
     comm->streams->held_ns = 0;
     return;
   }
@@ -287,11 +296,24 @@ static const stream_batch *first_in_graphs(const colli_streams *streams) {
   return first;
 }
 
+/* Whether a stream has come to a meet of ranks that the host has not followed up. It came there
+ * before others came to what is in graphs, because it did not wait for the host. */
+static bool is_behind(const colli_streams *streams) {
+  const stream_batch *batch;
+  TAILQ_FOREACH(batch, &streams->batches, link)
+    if (!batch->passage.captured && batch->state == COLLI_BATCH_EXPECTED && spins_next(batch) &&
+        has_come(batch))
+      return true;
+  return false;
+}
+
 int colli_batches_move(coll_comm *comm) {
   int moved = 0;
   bool first = true;
   colli_streams *streams = comm->streams;
   const stream_batch *next_in_graphs = streams->captured > 0 ? first_in_graphs(streams) : NULL;
+  if (next_in_graphs && streams->silent && is_behind(streams))
+    next_in_graphs = NULL;
   const stream_batch *midway = comm->direct ? find_midway(streams) : NULL;
   if (streams->unstarted > 1 && ++streams->polls % POLLS_PER_CHECK == 0)
     check_deadline(comm);
