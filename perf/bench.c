@@ -1,15 +1,8 @@
-/* bench.c: buffers, one operation, whether its result is right, and how long it takes. */
+/* bench.c: buffers, one operation, and whether its result is right. */
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "calls.h"
-
-static double now_s(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
 
 /*
  * The length of block k in a v-form: blocks have `count` elements on average, and the last is
@@ -140,26 +133,53 @@ static coll_status run_blocking(const perf_bench *b, const char *send, char *rec
   }
 }
 
-/* Runs one operation, or puts it into the stream. */
-static coll_status run_once(const perf_bench *b, bool in_place, int i) {
+coll_status perf_run_once(const perf_bench *b, bool in_place, int i) {
   char *send, *recv;
   choose_buffers(b, in_place, &send, &recv);
   int root = root_of(b, i);
   return b->stream ? perf_run_on_stream(b, send, recv, root) : run_blocking(b, send, recv, root);
 }
 
-/* Runs operations back to back, until all are complete. */
-static coll_status run_all(const perf_bench *b, bool in_place, int count) {
+coll_status perf_run_all(const perf_bench *b, bool in_place, int count) {
   coll_status status = COLL_OK;
   int left = perf_stream_calls(b);
   for (int i = 0; i < count && status == COLL_OK; i++) {
-    status = run_once(b, in_place, i);
+    status = perf_run_once(b, in_place, i);
     if (--left == 0 && status == COLL_OK) {
       status = perf_finish(b);
       left = perf_stream_calls(b);
     }
   }
   return status == COLL_OK ? perf_finish(b) : status;
+}
+
+coll_status perf_capture(const perf_bench *b, bool in_place, int count, perf_graph *graph) {
+  coll_status status = perf_graph_begin(b->options->device, graph);
+  if (status != COLL_OK)
+    return status;
+  for (int i = 0; i < count && status == COLL_OK; i++)
+    status = perf_run_once(b, in_place, i);
+  const coll_status ended = perf_graph_end(graph, status == COLL_OK);
+  return status == COLL_OK ? ended : status;
+}
+
+coll_status perf_launch_all(const perf_bench *b, const perf_graph *graph, int launches) {
+  coll_status status = COLL_OK;
+  for (int i = 0; i < launches && status == COLL_OK; i++)
+    status = perf_graph_launch(graph);
+  return status == COLL_OK ? perf_finish(b) : status;
+}
+
+/* Runs the first operations of a measurement, in a graph if it has one, and waits for them. */
+static coll_status run(const perf_bench *b, bool in_place, int count) {
+  perf_graph graph = {NULL};
+  if (!b->options->launches)
+    return perf_run_all(b, in_place, count);
+  coll_status status = perf_capture(b, in_place, count, &graph);
+  if (status == COLL_OK)
+    status = perf_launch_all(b, &graph, 1);
+  perf_graph_free(&graph);
+  return status;
 }
 
 /* Counts the wrong elements of an all-gather, gather or all-to-all, block by block. */
@@ -219,9 +239,7 @@ coll_status perf_verify(const perf_bench *b, bool in_place, long long *wrong) {
   choose_buffers(b, in_place, &send, &recv);
   coll_status status = perf_put_input(b, send);
   if (status == COLL_OK)
-    status = run_once(b, in_place, 0);
-  if (status == COLL_OK)
-    status = perf_finish(b);
+    status = run(b, in_place, 1);
   if (status == COLL_OK)
     status = perf_get_result(b, recv, &result);
   int64_t mine = status == COLL_OK ? count_wrong(b, result) : 0, all = 0;
@@ -229,56 +247,4 @@ coll_status perf_verify(const perf_bench *b, bool in_place, long long *wrong) {
     status = coll_allreduce(&mine, &all, 1, COLL_INT64, COLL_SUM, b->comm);
   *wrong = all;
   return status;
-}
-
-coll_status perf_warm_up(const perf_bench *b, bool in_place) {
-  return run_all(b, in_place, b->options->warmup);
-}
-
-coll_status perf_time(const perf_bench *b, bool in_place, int iters, double *seconds) {
-  coll_status status = coll_barrier(b->comm);
-  double start = now_s();
-  if (status == COLL_OK)
-    status = run_all(b, in_place, iters);
-  *seconds = now_s() - start;
-  if (status == COLL_OK)
-    status = coll_allreduce(seconds, seconds, 1, COLL_FLOAT64, COLL_MAX, b->comm);
-  return status;
-}
-
-static int by_time(const void *a, const void *b) {
-  const double *left = a, *right = b;
-  return (*left > *right) - (*left < *right);
-}
-
-coll_status perf_time_each(const perf_bench *b, bool in_place, int iters, double *us) {
-  coll_status status = coll_barrier(b->comm);
-  double before = now_s();
-  for (int i = 0; i < iters && status == COLL_OK; i++) {
-    status = run_once(b, in_place, i);
-    if (status == COLL_OK)
-      status = perf_finish(b);
-    double after = now_s();
-    us[i] = (after - before) * 1e6;
-    before = after;
-  }
-  if (status == COLL_OK)
-    qsort(us, (size_t)iters, sizeof(*us), by_time);
-  return status;
-}
-
-coll_status perf_choose_iters(const perf_bench *b, double wanted, int *iters) {
-  double seconds = 0;
-  *iters = 4;
-  for (;;) {
-    coll_status status = perf_time(b, false, *iters, &seconds);
-    if (status != COLL_OK)
-      return status;
-    if (seconds > wanted / 4 || *iters >= 1 << 22)
-      break;
-    *iters *= 4;
-  }
-  double fit = *iters * wanted / seconds;
-  *iters = fit < 2 ? 2 : (int)fit;
-  return COLL_OK;
 }

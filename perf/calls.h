@@ -15,6 +15,18 @@ coll_status perf_put_input(const perf_bench *bench, char *send);
 /* *result: what is at `recv`, where the host can read it. */
 coll_status perf_get_result(const perf_bench *bench, const char *recv, const char **result);
 
+/* ---- bench.c --------------------------------------------------------------------------------- */
+
+/* Runs operation `i` of a measurement, or puts it into the stream. */
+coll_status perf_run_once(const perf_bench *bench, bool in_place, int i);
+
+/* Runs operations back to back, until all are complete. */
+coll_status perf_run_all(const perf_bench *bench, bool in_place, int count);
+
+/* Makes a graph of operations; launches it so many times, and waits. */
+coll_status perf_capture(const perf_bench *bench, bool in_place, int count, perf_graph *graph);
+coll_status perf_launch_all(const perf_bench *bench, const perf_graph *graph, int launches);
+
 /* ---- on_stream.c: operations in a stream of a GPU -------------------------------------------- */
 
 /* Whether operations go to a stream. */
@@ -23,7 +35,7 @@ bool perf_is_streamed(const perf_options *options);
 /* Puts one operation into the stream. */
 coll_status perf_run_on_stream(const perf_bench *bench, const char *send, char *recv, int root);
 
-/* So many operations may be in the stream before perf_finish(). */
+/* So many operations may be in the stream before perf_finish(), or in a graph. */
 int perf_stream_calls(const perf_bench *bench);
 
 /* Waits for the operations in the stream, if there is one; their first error. */

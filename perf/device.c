@@ -12,7 +12,8 @@
 #define LIBRARY "libcuda.so.1"
 #define REMEDY  "or leave out --memory cuda"
 
-enum { SUCCESS = 0, NON_BLOCKING = 1 }; /* CUDA_SUCCESS, CU_STREAM_NON_BLOCKING */
+/* CUDA_SUCCESS, CU_STREAM_NON_BLOCKING, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL */
+enum { SUCCESS = 0, NON_BLOCKING = 1, THREAD_LOCAL = 1 };
 
 typedef unsigned long long device_ptr;
 
@@ -31,7 +32,14 @@ typedef unsigned long long device_ptr;
   X(read, cuMemcpyDtoHAsync_v2, (void *to, device_ptr from, size_t bytes, void *stream))           \
   X(stream_create, cuStreamCreateWithPriority, (void **stream, unsigned flags, int priority))      \
   X(stream_destroy, cuStreamDestroy_v2, (void *stream))                                            \
-  X(stream_wait, cuStreamSynchronize, (void *stream))
+  X(stream_wait, cuStreamSynchronize, (void *stream))                                              \
+  X(capture_begin, cuStreamBeginCapture_v2, (void *stream, int mode))                              \
+  X(capture_end, cuStreamEndCapture, (void *stream, void **graph))                                 \
+  X(instantiate, cuGraphInstantiateWithFlags,                                                      \
+    (void **exec, void *graph, unsigned long long flags))                                          \
+  X(launch, cuGraphLaunch, (void *exec, void *stream))                                             \
+  X(exec_destroy, cuGraphExecDestroy, (void *exec))                                                \
+  X(graph_destroy, cuGraphDestroy, (void *graph))
 
 #define FIELD(field, symbol, parameters) int(*field) parameters;
 
@@ -205,4 +213,44 @@ coll_status perf_device_read(const perf_device *device, void *to, const void *me
                              size_t bytes) {
   int error = device->driver->read(to, (device_ptr)memory, bytes, device->stream);
   return end_copy(device, "cuMemcpyDtoHAsync", error);
+}
+
+/* The status of a call about graphs. */
+static coll_status status_of(const perf_device *device, const char *function, int error) {
+  if (error == SUCCESS)
+    return COLL_OK;
+  complain(device, function, error);
+  return COLL_ERR_SYSTEM;
+}
+
+coll_status perf_graph_begin(const perf_device *device, perf_graph *graph) {
+  *graph = (perf_graph){.device = device};
+  return status_of(device, "cuStreamBeginCapture",
+                   device->driver->capture_begin(device->stream, THREAD_LOCAL));
+}
+
+coll_status perf_graph_end(perf_graph *it, bool launched) {
+  const perf_device *device = it->device;
+  int error = device->driver->capture_end(device->stream, &it->graph);
+  if (!launched)
+    return COLL_OK;
+  const char *function = "cuStreamEndCapture";
+  if (error == SUCCESS) {
+    function = "cuGraphInstantiate";
+    error = device->driver->instantiate(&it->exec, it->graph, 0);
+  }
+  return status_of(device, function, error);
+}
+
+coll_status perf_graph_launch(const perf_graph *it) {
+  return status_of(it->device, "cuGraphLaunch",
+                   it->device->driver->launch(it->exec, it->device->stream));
+}
+
+void perf_graph_free(perf_graph *it) {
+  if (it->exec)
+    it->device->driver->exec_destroy(it->exec);
+  if (it->graph)
+    it->device->driver->graph_destroy(it->graph);
+  it->exec = it->graph = NULL;
 }

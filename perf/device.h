@@ -45,4 +45,19 @@ coll_status perf_device_read(const perf_device *device, void *to, const void *me
 /* Waits until the stream is empty. Errors: SYSTEM. */
 coll_status perf_device_wait(const perf_device *device);
 
+/* A CUDA graph of what was put into the stream; all 0: none. */
+typedef struct perf_graph {
+  const perf_device *device;
+  void *graph, *exec;
+} perf_graph;
+
+/* Captures what this thread puts into the stream from here on to the end; `launched`: it will be.
+ * Call perf_graph_free() in any case, when the stream is empty. Errors: SYSTEM. */
+coll_status perf_graph_begin(const perf_device *device, perf_graph *graph);
+coll_status perf_graph_end(perf_graph *graph, bool launched);
+void perf_graph_free(perf_graph *graph);
+
+/* Puts the graph into the stream. Errors: SYSTEM. */
+coll_status perf_graph_launch(const perf_graph *graph);
+
 #endif

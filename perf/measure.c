@@ -19,7 +19,8 @@ static double bus_factor(const perf_options *options, int nranks) {
 
 /* Measures single operations. Of each figure the one of the slowest rank counts. */
 static coll_status measure_spread(const perf_bench *b, bool in_place, perf_sample *sample) {
-  int iters = b->line->iters < EACH_MAX ? b->line->iters : EACH_MAX;
+  int iters = b->options->launches ? b->options->launches : b->line->iters;
+  iters = iters < EACH_MAX ? iters : EACH_MAX;
   double *us = calloc((size_t)iters, sizeof(*us));
   coll_status status = us ? perf_time_each(b, in_place, iters, us) : COLL_ERR_NO_MEMORY;
   if (status == COLL_OK) {
@@ -62,10 +63,9 @@ static coll_status measure_half(const perf_bench *b, bool in_place, perf_sample 
 coll_status perf_measure(const perf_options *options, coll_comm *comm, perf_line *line) {
   perf_bench b;
   coll_status status = perf_bench_open(&b, options, comm, line);
-  line->iters = options->iters;
   if (options->traits->varying)
     line->bytes = b.total * b.bytes;
-  if (status == COLL_OK && !options->iters)
+  if (status == COLL_OK)
     status = perf_choose_iters(&b, TARGET_S, &line->iters);
   if (status == COLL_OK)
     status = measure_half(&b, false, &line->out_of_place);

@@ -169,6 +169,9 @@ static bool read_memory_option(perf_options *options, int letter, const char *va
   case 'z':
     options->blocking = read_int(value, 0, 1);
     return true;
+  case 'G':
+    options->launches = read_int(value, 0, 1000000);
+    return true;
   default:
     return false;
   }
@@ -201,7 +204,6 @@ static void read_option(perf_options *options, int letter, const char *value) {
   case 'T':
     options->timeout_ms = 1000 * read_int(value, 1, 1000000);
     break;
-
   case 'A':
     options->all_algos = strcmp(value, "all") == 0;
     options->algo = options->all_algos ? NULL : value;
@@ -265,6 +267,8 @@ static void check_memory(const perf_options *options) {
     die("--blocking needs --memory cuda, not", "host");
   if (options->blocking == 0 && options->overlap)
     die("--overlap measures nonblocking calls, which are in no stream: --blocking", "0");
+  if (options->launches && (!options->cuda || options->blocking == 1 || options->overlap))
+    die("--graph needs calls in a stream: --memory cuda, no --blocking 1, no --overlap, not", "-G");
   if (options->registered && options->cuda)
     die("--local_register is for --memory host, not", "cuda");
 }
@@ -303,6 +307,7 @@ static const struct option longs[] = {{"minbytes", 1, NULL, 'b'},
                                       {"local_register", 1, NULL, 'R'},
                                       {"memory", 1, NULL, 'M'},
                                       {"blocking", 1, NULL, 'z'},
+                                      {"graph", 1, NULL, 'G'},
                                       {"csv", 1, NULL, 'C'},
                                       {"percentiles", 0, NULL, 'P'},
                                       {"window", 1, NULL, 'W'},
@@ -321,7 +326,7 @@ void perf_options_read(perf_options *options, int argc, char **argv) {
                             .type = COLL_FLOAT32,
                             .op = COLL_SUM};
   int letter;
-  while ((letter = getopt_long(argc, argv, "b:e:f:i:n:w:c:d:o:r:R:z:t:T:h", longs, NULL)) != -1)
+  while ((letter = getopt_long(argc, argv, "b:e:f:i:n:w:c:d:o:r:R:z:G:t:T:h", longs, NULL)) != -1)
     if (!read_size_option(options, letter, optarg) &&
         !read_report_option(options, letter, optarg) &&
         !read_memory_option(options, letter, optarg))

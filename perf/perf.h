@@ -97,6 +97,7 @@ typedef struct perf_options {
   perf_overlap_kind overlap;
   bool cuda;                 /* buffers are in memory of GPUs */
   int blocking;              /* of GPU memory: 1: calls that wait; 0, -1 (not given): in a stream */
+  int launches;              /* of a graph in which the operations are; 0: they are in none */
   perf_driver *driver;       /* if `cuda`, else NULL */
   const perf_device *device; /* of this rank; NULL: none */
 } perf_options;
@@ -191,21 +192,26 @@ void perf_bench_close(perf_bench *bench);
 /* Runs the operation once on known data and counts wrong elements over all ranks. */
 coll_status perf_verify(const perf_bench *bench, bool in_place, long long *wrong);
 
-/* Runs the warm-up operations. */
-coll_status perf_warm_up(const perf_bench *bench, bool in_place);
-/* Finds how many operations take `seconds`; all ranks get the same number. */
-coll_status perf_choose_iters(const perf_bench *bench, double seconds, int *iters);
-
-/* Runs `iters` operations back to back; seconds of the slowest rank. */
-coll_status perf_time(const perf_bench *bench, bool in_place, int iters, double *seconds);
-
-/* The times of `iters` single operations in microseconds, sorted; those of this rank. */
-coll_status perf_time_each(const perf_bench *bench, bool in_place, int iters, double *us);
-
 /* Elements per block, or of the vector, that make a buffer of `bytes` bytes. */
 size_t perf_count_of(const perf_traits *traits, size_t bytes, size_t elem_bytes, int nranks);
 /* Bytes of the larger buffer for that count. */
 size_t perf_bytes_of(const perf_traits *traits, size_t count, size_t elem_bytes, int nranks);
+
+/* ---- timing.c -------------------------------------------------------------------------------- */
+
+/* Runs the warm-up operations. */
+coll_status perf_warm_up(const perf_bench *bench, bool in_place);
+/* How many operations a measurement has: as many as the user says, or as take `seconds`, or as a
+ * graph holds. All ranks get the same number. */
+coll_status perf_choose_iters(const perf_bench *bench, double seconds, int *iters);
+
+/* Runs `iters` operations back to back; seconds of the slowest rank. As a graph: those of a launch,
+ * on average. */
+coll_status perf_time(const perf_bench *bench, bool in_place, int iters, double *seconds);
+
+/* The times of `count` single operations in microseconds, sorted; those of this rank. As a graph:
+ * of single launches, over the operations in it. */
+coll_status perf_time_each(const perf_bench *bench, bool in_place, int count, double *us);
 
 /* ---- measure.c ------------------------------------------------------------------------------- */
 

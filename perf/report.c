@@ -18,6 +18,8 @@ static void print_more_names(const perf_options *options) {
 
 /* How operations are called on GPU memory. */
 static const char *calls_of(const perf_options *options) {
+  if (options->launches)
+    return "graph";
   return perf_is_streamed(options) ? "stream" : options->overlap ? "nonblocking" : "blocking";
 }
 
@@ -29,7 +31,7 @@ void perf_print_head(const perf_options *options, int nranks) {
          options->min_bytes, options->max_bytes,
          options->step_bytes ? (double)options->step_bytes : options->step_factor,
          options->step_bytes ? "bytes" : "factor", options->warmup,
-         options->iters ? "fixed" : "chosen", options->check);
+         options->iters || options->launches ? "fixed" : "chosen", options->check);
   if (options->device)
     printf("# memory: cuda, %s; calls: %s; rank 0 on GPU %d of %d (%s)\n",
            options->device->direct ? "direct" : "staged through host memory", calls_of(options),
@@ -179,8 +181,9 @@ void perf_json_head(FILE *out, const perf_options *options, int nranks) {
   fprintf(out, "{\"collective\": \"%s\", \"nranks\": %d, \"version\": %d, \"memory\": \"%s\", ",
           options->traits->name, nranks, coll_version(), options->device ? "cuda" : "host");
   if (options->device)
-    fprintf(out, "\"staged\": %s, \"calls\": \"%s\", \"device\": \"%s\", ",
-            options->device->direct ? "false" : "true", calls_of(options), options->device->name);
+    fprintf(out, "\"staged\": %s, \"calls\": \"%s\", \"graph_launches\": %d, \"device\": \"%s\", ",
+            options->device->direct ? "false" : "true", calls_of(options), options->launches,
+            options->device->name);
 }
 
 /* Writes all lines as one JSON object; 0, or -1 with errno. */

@@ -101,8 +101,7 @@ static coll_status take_turn(perf_bench *b, perf_variant *variant, bool first, i
     variant->wrong = -1;
     if (b->options->check)
       status = perf_verify(b, false, &variant->wrong);
-    *iters = b->options->iters;
-    if (status == COLL_OK && !*iters)
+    if (status == COLL_OK)
       status = perf_choose_iters(b, TARGET_S, iters);
   }
   if (status == COLL_OK)

@@ -54,7 +54,8 @@ typedef struct colli_entry {
   atomic_bool visited;    /* the visit during which a thread came in is over */
   atomic_int misused;     /* another one wanted in since */
   atomic_bool woken;      /* coll_wake(), which no wait has returned for yet */
-  bool locked;            /* the thread inside has the family's lock */
+  bool locked;            /* the thread inside has the family's lock, */
+  bool paused;            /* but has let others in, who move this meanwhile */
   unsigned calls;         /* that took the lock, so far */
   unsigned counted;       /* of them by the progress thread */
 } colli_entry;

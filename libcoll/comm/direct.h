@@ -15,6 +15,10 @@ typedef enum colli_gpu_mode {
                         threads that share a GPU */
 } colli_gpu_mode;
 
+/* Calls that may be open at a time before the end of one hides that of another. A stream that a
+ * failure has let go may end its calls before those of another one. */
+#define COLLI_DIRECT_ENDS 8192
+
 /* Words in pinned memory by which the host and this rank's streams know of each other. */
 typedef struct colli_direct_words {
   _Alignas(64) uint32_t stopped; /* by the host: not 0: streams go on without the others, and write
@@ -22,7 +26,7 @@ typedef struct colli_direct_words {
   _Alignas(64) uint32_t abort;   /* by the host: not 0: whoever spins gives up */
   _Alignas(64) uint32_t arrived; /* by kernels: the last meet to which a stream came, */
   _Alignas(64) uint32_t left;    /* and that all ranks came to */
-  _Alignas(64) uint32_t ended;   /* by streams: the last call that has ended */
+  _Alignas(64) uint32_t ended[COLLI_DIRECT_ENDS]; /* by streams: a call with this remainder has */
 } colli_direct_words;
 
 /* The parts of one rank. NULL in a communicator whose calls are staged; then it is so on all ranks.
@@ -37,8 +41,6 @@ typedef struct colli_direct {
   colli_cu_event (*theirs)[2];        /* nranks: the first two of each rank */
   uint32_t meets, calls; /* put into streams so far, without those that the host answers */
   unsigned rounds;       /* so far: each uses another slot than the one before */
-  void *stream;          /* of the last call, */
-  int open;              /* calls that have not ended, without those in graphs */
   bool has_graphs;       /* some call was captured */
 } colli_direct;
 

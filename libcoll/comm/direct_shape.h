@@ -39,8 +39,8 @@ static inline size_t colli_direct_piece(const colli_direct_shape *s) {
 
 /* Whether so much of an all-reduce is folded in segments, one a rank; and how long they are. */
 static inline bool colli_direct_in_segments(const colli_direct_shape *s, size_t bytes) {
-  const size_t most =
-      s->tree && s->slot_bytes < COLLI_DIRECT_ONE_SHOT ? s->slot_bytes : COLLI_DIRECT_ONE_SHOT;
+  const size_t piece = colli_direct_piece(s);
+  const size_t most = s->tree && piece < COLLI_DIRECT_ONE_SHOT ? piece : COLLI_DIRECT_ONE_SHOT;
   return s->coll == COLLI_ALLREDUCE && s->nranks > 2 && bytes > most / s->nranks;
 }
 

@@ -14,6 +14,8 @@ TAILQ_HEAD(colli_stream_batches, colli_stream_batch);
 typedef struct colli_streams {
   struct colli_stream_batches batches; /* calls that start together, in the order of the program */
   int open;                            /* their number, without those in graphs */
+  void *stream;                        /* of the last call that is not in a graph */
+  bool several;                        /* not all of the open ones are in it */
   int captured;                        /* the number of those in graphs */
   atomic_int in_graphs;                /* of those in graphs, how many are under way */
   int unstarted;                       /* of them not started: later calls wait for these */
@@ -33,7 +35,8 @@ static inline bool colli_streams_busy(const colli_streams *streams) {
   return streams && (streams->open > 0 || atomic_load(&streams->in_graphs) > 0);
 }
 
-#define COLLI_STREAMS_NAP_NS 200000ull /* how long a sleep may last while such streams are open */
+/* How long a sleep may last while streams are open that ring for nobody. */
+#define COLLI_STREAMS_NAP_NS 200000ull
 
 /* Whether somebody must look after streams by himself. */
 static inline bool colli_streams_silent(const colli_streams *streams) {

@@ -197,16 +197,25 @@ static coll_status try_proofs(const colli_id *id, coll_error *error) {
 
 /* Shares GPU memory if all ranks may. If that fails, calls in streams are staged; if a rank died
  * meanwhile, the next call tells. */
-static void use_gpus(coll_comm *comm) {
+static void use_gpus(coll_comm *comm, uint64_t timeout_ns) {
+  const uint64_t usual_ns = comm->watch.timeout_ns;
   for (int rank = 0; rank < comm->nranks; rank++)
-    if (!comm->table[rank].gpu)
+    if (!comm->table[rank].gpu) {
+      if (comm->table[comm->rank].gpu)
+        colli_log_write(&comm->log, COLLI_LOG_INFO,
+                        "calls in streams are staged through host memory: rank %d has no CUDA "
+                        "context, or COLL_GPU_MODE=staged",
+                        rank);
       return;
+    }
   if (colli_call_enter(comm) != COLL_OK)
     return;
+  comm->watch.timeout_ns = usual_ns > timeout_ns ? usual_ns : timeout_ns; /* to compile kernels */
   if (colli_direct_join(comm) != COLL_OK && comm->failure.status == COLL_OK) {
     colli_log_write(&comm->log, COLLI_LOG_INFO, "%s", comm->failure.error.message);
     colli_error_clear(&comm->failure.error);
   }
+  comm->watch.timeout_ns = usual_ns;
   colli_call_leave(comm);
 }
 
@@ -250,7 +259,7 @@ coll_status colli_create(coll_comm **comm, const colli_id *id, int nranks, int r
   status = colli_comm_join(comm, table, ctrl, error);
   free(table);
   if (status == COLL_OK && !lifelines)
-    use_gpus(*comm);
+    use_gpus(*comm, (uint64_t)timeout_ms * COLLI_NS_PER_MS);
   return status;
 }
 

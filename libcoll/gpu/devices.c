@@ -192,6 +192,17 @@ void colli_gpu_leave(colli_gpu *gpu, colli_gpu_thread *before) {
     gpu->cuda.ctx_set_current(before->context);
 }
 
+coll_status colli_gpu_is_primary(colli_gpu *gpu, int device, colli_cu_context context, bool *is,
+                                 coll_error *error) {
+  colli_gpu_thread before;
+  const coll_status status = colli_gpu_enter(gpu, device, &before, error);
+  if (status != COLL_OK)
+    return status;
+  *is = gpu->devices[device].context == context;
+  colli_gpu_leave(gpu, &before);
+  return COLL_OK;
+}
+
 coll_status colli_gpu_get_programs(colli_gpu *gpu, int device, const colli_gpu_programs **programs,
                                    coll_error *error) {
   colli_gpu_thread before;

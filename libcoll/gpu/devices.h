@@ -65,6 +65,10 @@ coll_status colli_gpu_enter(colli_gpu *gpu, int device, colli_gpu_thread *before
                             coll_error *error);
 void colli_gpu_leave(colli_gpu *gpu, colli_gpu_thread *before);
 
+/* Whether a context is the device's primary one, which libcoll uses. Any thread. Errors: SYSTEM. */
+coll_status colli_gpu_is_primary(colli_gpu *gpu, int device, colli_cu_context context, bool *is,
+                                 coll_error *error);
+
 /* The kernels of a device, loaded when they are first asked for. Any thread. Errors: those of
  * colli_gpu_programs_load(). */
 coll_status colli_gpu_get_programs(colli_gpu *gpu, int device, const colli_gpu_programs **programs,

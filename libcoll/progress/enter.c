@@ -70,11 +70,15 @@ void colli_family_share(colli_family *family, coll_comm *comm) {
 
 /* Leaves the family to its other threads. */
 void colli_call_pause(coll_comm *comm) {
-  if (comm->entry.locked)
-    leave_family(comm->family);
+  if (!comm->entry.locked)
+    return;
+  comm->entry.paused = true;
+  leave_family(comm->family);
 }
 
 void colli_call_resume(coll_comm *comm) {
-  if (comm->entry.locked)
-    enter_family(comm->family);
+  if (!comm->entry.locked)
+    return;
+  enter_family(comm->family);
+  comm->entry.paused = false;
 }

@@ -110,13 +110,15 @@ static bool is_busy(const coll_comm *comm) {
 }
 
 /*
- * Polls the other communicators of the family, except those with a thread inside. Ranks may wait
- * for operations of several communicators in different orders; none must block another.
+ * Polls the other communicators of the family, except those with a thread inside that can do it.
+ * Ranks may wait for operations of several communicators in different orders; none must block
+ * another.
  */
 int colli_comm_poll_siblings(coll_comm *comm) {
   int moved = 0;
   for (coll_comm *other = comm->family->members; other; other = other->sibling)
-    if (other != comm && is_busy(other) && !atomic_load(&other->entry.guard.inside))
+    if (other != comm && is_busy(other) &&
+        (!atomic_load(&other->entry.guard.inside) || other->entry.paused))
       moved |= colli_comm_poll(other);
   return moved;
 }

@@ -45,7 +45,13 @@ static coll_status find_device(const coll_comm *comm, int *device, coll_error *e
   const colli_cu_result result = cuda->ctx_get_device(device);
   if (result != COLLI_CUDA_SUCCESS)
     return colli_cuda_fail(cuda, error, "cuCtxGetDevice", 0, result);
-  return *device < comm->gpu->ndevices ? COLL_OK : refuse(error, "there are too many GPUs");
+  if (*device >= comm->gpu->ndevices)
+    return refuse(error, "there are too many GPUs");
+  bool primary = false;
+  const coll_status status = colli_gpu_is_primary(comm->gpu, *device, context, &primary, error);
+  if (status != COLL_OK || primary)
+    return status;
+  return refuse(error, "the thread's CUDA context is not the device's primary one");
 }
 
 /* Makes this rank's part. */
@@ -128,7 +134,7 @@ static coll_status agree(coll_comm *comm, coll_status mapped, coll_error *error)
 /* Waits until all ranks have unmapped the others' areas, for so long; whether they have. */
 static bool await_others(coll_comm *comm, uint64_t limit_ns) {
   const colli_call call = {
-      .name = "comm_use_gpu", .coll = COLLI_BARRIER, .type = COLL_INT8, .on_host = true};
+      .name = "comm_use_gpu", .coll = COLLI_BARRIER, .op = COLLI_MAKES_DIRECT, .on_host = true};
   coll_request *op;
   if (comm->failure.status != COLL_OK || colli_call_start(comm, &call, &op) != COLL_OK)
     return false;
@@ -142,8 +148,17 @@ static bool await_others(coll_comm *comm, uint64_t limit_ns) {
   return all;
 }
 
+/* Unmaps the others' areas. The driver may wait for kernels meanwhile. */
+static void unmap(coll_comm *comm, const colli_direct *direct) {
+  colli_call_pause(comm);
+  if (direct->peers)
+    colli_gpu_peers_unmap(direct->peers);
+  colli_call_resume(comm);
+}
+
 /* Frees this rank's part, but keeps what streams of other ranks may still use. */
-static void free_part(const coll_comm *comm, colli_direct *direct, bool keep) {
+static void free_part(coll_comm *comm, colli_direct *direct, bool keep) {
+  colli_call_pause(comm);
   if (keep && direct->peers)
     colli_log_write(&comm->log, COLLI_LOG_INFO,
                     "other ranks may still look into this one's area of GPU memory, so it is kept");
@@ -151,6 +166,7 @@ static void free_part(const coll_comm *comm, colli_direct *direct, bool keep) {
     colli_direct_free_meets(direct, comm->gpu, direct->peers->device,
                             keep && direct->mode == COLLI_GPU_MEET);
   colli_gpu_peers_free(direct->peers, keep);
+  colli_call_resume(comm);
   free(direct);
 }
 
@@ -171,9 +187,11 @@ static coll_status join(coll_comm *comm, colli_direct *direct, colli_gpu_offer *
   coll_error error = COLL_ERROR_INIT;
   colli_gpu_offer mine = {.slot_bytes = 0};
   *mapped = true;
+  colli_call_pause(comm); /* the driver may wait for kernels that wait for other ranks */
   if (make_part(comm, direct, &mine, &error) != COLL_OK)
     snprintf(mine.reason, sizeof(mine.reason), "%.116s", error.message);
   mine.mode = (uint8_t)comm->params.number[COLLI_PARAM_GPU_MODE];
+  colli_call_resume(comm);
   coll_status status = gather(comm, &mine, offers, sizeof(mine));
   if (status == COLL_OK) {
     status = check_offers(comm, offers);
@@ -181,9 +199,11 @@ static coll_status join(coll_comm *comm, colli_direct *direct, colli_gpu_offer *
   }
   if (status != COLL_OK)
     return status;
+  colli_call_pause(comm);
   status = colli_gpu_peers_map(direct->peers, offers, &error);
   if (status == COLL_OK)
     status = colli_direct_choose(direct, offers, &error);
+  colli_call_resume(comm);
   return agree(comm, status, &error);
 }
 
@@ -210,8 +230,8 @@ coll_status colli_direct_join(coll_comm *comm) {
     comm->direct = direct;
     return COLL_OK;
   }
-  if (mapped && direct->peers)
-    colli_gpu_peers_unmap(direct->peers);
+  if (mapped)
+    unmap(comm, direct);
   if (direct) /* each wait ends by its own deadline */
     free_part(comm, direct, mapped && !await_others(comm, UINT64_MAX / 2));
   return status;
@@ -233,7 +253,7 @@ void colli_direct_leave(coll_comm *comm) {
   if (!direct)
     return;
   comm->direct = NULL;
-  colli_gpu_peers_unmap(direct->peers);
+  unmap(comm, direct);
   const colli_log log = comm->log;
   comm->log.level = COLLI_LOG_NONE; /* that others have ended is no failure */
   const bool all = await_others(comm, LEAVE_NS);

@@ -7,6 +7,7 @@
 
 #include "libcoll/base/assert.h"
 #include "libcoll/base/error.h"
+#include "libcoll/progress/enter.h"
 #include "libcoll/stream/direct_meet.h"
 #include "libcoll/stream/direct_round.h"
 
@@ -33,13 +34,19 @@ static coll_status take_memory(colli_direct_call *it, coll_error *error) {
   return COLL_OK;
 }
 
-coll_status colli_direct_call_make(coll_comm *comm, coll_request *request, int device,
+coll_status colli_direct_call_make(coll_comm *comm, coll_request *request, int device, bool primary,
                                    colli_direct_call *it) {
   const colli_gpu_peers *peers = comm->direct->peers;
   const colli_call *call = request->kept;
   const size_t elem = colli_direct_elem(call);
   coll_error error = COLL_ERROR_INIT;
   *it = (colli_direct_call){.comm = comm, .request = request, .call = call};
+  if (!primary)
+    return colli_comm_refuse(comm, COLL_ERR_INVALID_USAGE, call->name,
+                             "the stream is not one of GPU %d's primary context, which the "
+                             "communicator uses; make it after cudaSetDevice() or "
+                             "cuDevicePrimaryCtxRetain(), or set COLL_GPU_MODE=staged",
+                             peers->device);
   if (device != peers->device)
     return colli_comm_refuse(comm, COLL_ERR_INVALID_USAGE, call->name,
                              "the stream is one of GPU %d, but the communicator uses GPU %d, which "
@@ -56,7 +63,10 @@ coll_status colli_direct_call_make(coll_comm *comm, coll_request *request, int d
   it->piece = colli_direct_piece(&it->shape);
   const size_t most = colli_direct_longest(it);
   it->rounds = most > 0 ? (most + it->piece - 1) / it->piece : 1;
-  if (take_memory(it, &error) == COLL_OK)
+  colli_call_pause(comm); /* the driver may wait for kernels that wait for other ranks */
+  const coll_status status = take_memory(it, &error);
+  colli_call_resume(comm);
+  if (status == COLL_OK)
     return COLL_OK;
   colli_direct_call_free(it);
   snprintf(error.operation, sizeof(error.operation), "%s", call->name);
@@ -71,16 +81,14 @@ void colli_direct_call_free(colli_direct_call *it) {
   it->in = it->out = it->addresses = NULL;
 }
 
-coll_status colli_direct_call_settle(colli_direct_call *it, colli_gpu_passage *passage,
+coll_status colli_direct_call_settle(colli_direct_call *it, colli_gpu_passage *passage, bool waits,
                                      unsigned *stops, coll_error *error) {
   colli_direct *direct = it->comm->direct;
   colli_direct_round r = {.it = it};
   const size_t most = colli_direct_longest(it);
   const bool captured = passage->captured;
   it->way = colli_direct_way(direct, captured);
-  it->waits = !captured && direct->open > 0 && direct->stream != passage->stream;
-  if (!captured)
-    direct->stream = passage->stream;
+  it->waits = waits;
   it->first = direct->meets + 1;
   it->number = direct->calls;
   *stops = 0;
@@ -95,7 +103,12 @@ coll_status colli_direct_call_settle(colli_direct_call *it, colli_gpu_passage *p
         (colli_direct_in_segments(&it->shape, colli_direct_in_round(&r, most)) ? 2 : 1) + captured;
   }
   const bool asks_host = it->way == COLLI_GPU_ORDERED || it->waits;
-  return asks_host ? colli_gpu_passage_take_answer(passage, error) : COLL_OK;
+  if (!asks_host)
+    return COLL_OK;
+  colli_call_pause(it->comm); /* the driver may wait for kernels that wait for other ranks */
+  const coll_status status = colli_gpu_passage_take_answer(passage, error);
+  colli_call_resume(it->comm);
+  return status;
 }
 
 /* ---- the parts of a round -------------------------------------------------------------------- */
@@ -112,8 +125,8 @@ static uint64_t result_of(const colli_direct_call *it) {
 /* Lets all ranks meet. */
 static coll_status put_meet(const colli_direct_round *r) {
   colli_direct_call *it = r->it;
-  return colli_direct_put_meet(it->comm->direct, r->passage, it->way, it->request, it->place++ * 2,
-                               r->error);
+  return colli_direct_put_meet(it->comm->direct, r->passage, it->way, it->request,
+                               colli_direct_place(it->way, false, it->place++), r->error);
 }
 
 /* Copies this rank's pieces into its slot, unless it has gone on without the others. */

@@ -41,10 +41,11 @@ typedef struct colli_direct_call {
 bool colli_direct_takes(const coll_comm *comm, const colli_call *call, colli_direct_shape *shape);
 
 /*
- * Describes a call on comm->direct, and takes memory for it. Errors, recorded: NO_MEMORY, SYSTEM,
- * INVALID_USAGE (a stream of another device).
+ * Describes a call on comm->direct in a stream of a device, and of its primary context or not, and
+ * takes memory for it. Errors, recorded: NO_MEMORY, SYSTEM,
+ * INVALID_USAGE (another device or context).
  */
-coll_status colli_direct_call_make(coll_comm *comm, coll_request *request, int device,
+coll_status colli_direct_call_make(coll_comm *comm, coll_request *request, int device, bool primary,
                                    colli_direct_call *it);
 void colli_direct_call_free(colli_direct_call *it);
 
@@ -53,7 +54,7 @@ void colli_direct_call_free(colli_direct_call *it);
  * and before the first one if calls of other streams have not ended. Takes the word for which it
  * waits. Errors: NO_MEMORY, SYSTEM.
  */
-coll_status colli_direct_call_settle(colli_direct_call *it, colli_gpu_passage *passage,
+coll_status colli_direct_call_settle(colli_direct_call *it, colli_gpu_passage *passage, bool waits,
                                      unsigned *stops, coll_error *error);
 
 /* Puts the call and its end into the stream of a passage, which is entered; the thread has let

@@ -214,23 +214,24 @@ coll_status colli_direct_put_order(const colli_direct *direct, const colli_gpu_p
 coll_status colli_direct_put_end(const colli_direct *direct, const colli_gpu_passage *passage,
                                  uint32_t call, coll_error *error) {
   const colli_cuda *cuda = &passage->gpu->cuda;
-  const colli_cu_deviceptr ended = (colli_cu_deviceptr)&colli_direct_words_of(direct)->ended;
-  const char *function = "cuStreamWriteValue32";
-  colli_cu_result result = cuda->stream_write_value_32(passage->stream, ended, call,
-                                                       COLLI_CU_STREAM_WRITE_VALUE_DEFAULT);
-  if (result == COLLI_CUDA_SUCCESS && direct->mode == COLLI_GPU_MEET) {
-    function = "cuEventRecord"; /* for colli_direct_put_order() */
+  const uint32_t *ended = colli_direct_ended(direct, call);
+  const char *function = "cuEventRecord";
+  colli_cu_result result = COLLI_CUDA_SUCCESS;
+  if (direct->mode == COLLI_GPU_MEET)
     result = cuda->event_record(direct->events[2], passage->stream);
+  if (result == COLLI_CUDA_SUCCESS) { /* last, because the passage may be freed then */
+    function = "cuStreamWriteValue32";
+    result = cuda->stream_write_value_32(passage->stream, (colli_cu_deviceptr)ended, call,
+                                         COLLI_CU_STREAM_WRITE_VALUE_DEFAULT);
   }
   if (result == COLLI_CUDA_SUCCESS)
     return COLL_OK;
-  return colli_cuda_fail(cuda, error, function, passage->device, result);
+  return colli_cuda_fail(cuda, error, function, direct->peers->device, result);
 }
 
 uint64_t colli_direct_guard(const colli_direct *direct, colli_gpu_mode way) {
-  if (way == COLLI_GPU_SPIN)
-    return colli_gpu_peers_state(direct->peers) + offsetof(struct coll_gpu_meet_state, released);
-  return (uint64_t)&colli_direct_words_of(direct)->stopped;
+  /* With MEET nothing is put into a stream after a meet that failed. */
+  return way == COLLI_GPU_MEET ? 0 : (uint64_t)&colli_direct_words_of(direct)->stopped;
 }
 
 void colli_direct_stop(colli_direct *direct) {

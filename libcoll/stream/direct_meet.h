@@ -34,6 +34,11 @@ coll_status colli_direct_choose(colli_direct *direct, const colli_gpu_offer *off
  * for which streams of other ranks may wait. */
 void colli_direct_free_meets(colli_direct *direct, colli_gpu *gpu, int device, bool keep);
 
+/* The number of a place in a call, where ranks compare how they have come there. */
+static inline unsigned colli_direct_place(colli_gpu_mode way, bool captured, unsigned meet) {
+  return meet * 4 + (way == COLLI_GPU_MEET) * 2u + captured;
+}
+
 /* How a call meets: the communicator's mode, or ORDERED. */
 colli_gpu_mode colli_direct_way(colli_direct *direct, bool captured);
 
@@ -51,7 +56,8 @@ coll_status colli_direct_put_meet(colli_direct *direct, colli_gpu_passage *passa
 coll_status colli_direct_put_order(const colli_direct *direct, const colli_gpu_passage *passage,
                                    coll_error *error);
 
-/* Puts the end of a call into the stream that tells its number. Errors: SYSTEM. */
+/* Puts the end of a call into the stream, which tells its number, and where the next one waits for
+ * it in another stream. Then the call and its passage may be gone. Errors: SYSTEM. */
 coll_status colli_direct_put_end(const colli_direct *direct, const colli_gpu_passage *passage,
                                  uint32_t call, coll_error *error);
 
@@ -61,6 +67,11 @@ uint64_t colli_direct_guard(const colli_direct *direct, colli_gpu_mode way);
 
 /* Lets all streams go on without the others. */
 void colli_direct_stop(colli_direct *direct);
+
+/* The word that tells the end of a call. */
+static inline uint32_t *colli_direct_ended(const colli_direct *direct, uint32_t call) {
+  return &colli_direct_words_of(direct)->ended[call % COLLI_DIRECT_ENDS];
+}
 
 /* Whether a word that streams advance has come to a number. */
 static inline bool colli_direct_is_past(const uint32_t *word, uint32_t number) {

@@ -51,6 +51,19 @@ static coll_status stage(stream_batch *batch) {
   return status;
 }
 
+/* Makes what a call in GPU memory needs. */
+static coll_status prepare_direct(stream_batch *batch) {
+  coll_comm *comm = batch->comm;
+  const colli_gpu_passage *passage = &batch->passage;
+  bool primary = false;
+  coll_error error = COLL_ERROR_INIT;
+  if (colli_gpu_is_primary(comm->gpu, passage->device, passage->context, &primary, &error) !=
+      COLL_OK)
+    return colli_comm_refuse_as(comm, &error);
+  return colli_direct_call_make(comm, batch->calls[0].request, passage->device, primary,
+                                &batch->direct);
+}
+
 /* Makes what the calls of a batch need, and a passage. */
 static coll_status prepare(stream_batch *batch, void *stream) {
   coll_comm *comm = batch->comm;
@@ -64,14 +77,17 @@ static coll_status prepare(stream_batch *batch, void *stream) {
   batch->passage.on_reached = colli_batch_wake;
   batch->passage.arg = batch;
   if (batch->in_gpu)
-    return colli_direct_call_make(comm, batch->calls[0].request, batch->passage.device,
-                                  &batch->direct);
+    return prepare_direct(batch);
   coll_status status = stage(batch);
-  if (status == COLL_OK && colli_gpu_passage_take_answer(&batch->passage, &error) != COLL_OK) {
-    snprintf(error.operation, sizeof(error.operation), "%s", call->name);
-    status = colli_comm_refuse_as(comm, &error);
-  }
-  return status;
+  if (status != COLL_OK)
+    return status;
+  colli_call_pause(comm); /* the driver may wait for kernels that wait for other ranks */
+  status = colli_gpu_passage_take_answer(&batch->passage, &error);
+  colli_call_resume(comm);
+  if (status == COLL_OK)
+    return COLL_OK;
+  snprintf(error.operation, sizeof(error.operation), "%s", call->name);
+  return colli_comm_refuse_as(comm, &error);
 }
 
 /* Puts the calls and their end into the stream. */
@@ -93,7 +109,8 @@ static coll_status submit(stream_batch *batch, coll_error *error) {
   if (entered)
     status = colli_gpu_passage_join_capture(&batch->passage, error);
   if (status == COLL_OK && batch->in_gpu)
-    status = colli_direct_call_settle(&batch->direct, &batch->passage, &batch->stops, error);
+    status = colli_direct_call_settle(&batch->direct, &batch->passage, colli_batch_waits(batch),
+                                      &batch->stops, error);
   if (status != COLL_OK && !batch->passage.captured) { /* nothing is in the stream */
     if (entered)
       colli_gpu_leave(comm->gpu, &before);
@@ -130,7 +147,8 @@ static coll_status enqueue(coll_comm *comm, coll_request **requests, int count, 
     batch->calls[i].request = requests[i];
   colli_batches_free_released(comm->streams);
   coll_status status = COLL_OK;
-  if (in_gpu && comm->direct->mode == COLLI_GPU_MEET && colli_streams_unstarted(comm))
+  if (in_gpu && colli_direct_way(comm->direct, false) == COLLI_GPU_MEET &&
+      colli_streams_unstarted(comm))
     status = colli_comm_await_streams(comm, name); /* this one may meet at once */
   if (status == COLL_OK)
     status = prepare(batch, stream);

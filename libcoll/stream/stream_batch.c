@@ -11,7 +11,8 @@
 #include "libcoll/run/run.h"
 #include "libcoll/stream/direct_meet.h"
 
-#define POLLS_PER_CHECK 64u /* of the deadline of streams that are held */
+#define PER_THREAD_STREAM ((colli_cu_stream)2) /* CU_STREAM_PER_THREAD */
+#define POLLS_PER_CHECK   64u                  /* of the deadline of streams that are held */
 
 typedef colli_stream_batch stream_batch;
 
@@ -25,21 +26,32 @@ void colli_batch_wake(void *arg) {
   colli_doorbells_ring(family);
 }
 
+/* Whether a new batch is in another stream than the last one. The handle of the default stream of
+ * each thread names several. */
+static bool is_elsewhere(const stream_batch *batch) {
+  return batch->passage.stream != batch->comm->streams->stream ||
+         batch->passage.stream == PER_THREAD_STREAM;
+}
+
+bool colli_batch_waits(const stream_batch *batch) {
+  const colli_streams *streams = batch->comm->streams;
+  return !batch->passage.captured && streams->open > 0 && (streams->several || is_elsewhere(batch));
+}
+
 void colli_batch_append(stream_batch *batch) {
   colli_streams *streams = batch->comm->streams;
   TAILQ_INSERT_TAIL(&streams->batches, batch, link);
   streams->captured += batch->passage.captured;
   if (batch->passage.captured)
     return;
+  streams->several = streams->open > 0 && (streams->several || is_elsewhere(batch));
+  streams->stream = batch->passage.stream;
   streams->open++;
   if (batch->stops > 0)
     streams->unstarted++;
   else /* the host has met the others' in the call */
     batch->state = COLLI_BATCH_ANSWERED;
-  if (!batch->in_gpu)
-    return;
-  batch->comm->direct->open++;
-  streams->silent |= batch->direct.way != COLLI_GPU_ORDERED;
+  streams->silent |= batch->in_gpu && batch->direct.way != COLLI_GPU_ORDERED;
 }
 
 void colli_batch_free(stream_batch *batch) {
@@ -67,7 +79,7 @@ static bool spins_next(const stream_batch *batch) {
 bool colli_batch_has_left(const stream_batch *batch) {
   if (!batch->in_gpu || batch->direct.way == COLLI_GPU_ORDERED)
     return atomic_load(&batch->passage.left);
-  return colli_direct_is_past(&colli_direct_words_of(batch->comm->direct)->ended,
+  return colli_direct_is_past(colli_direct_ended(batch->comm->direct, batch->direct.number),
                               batch->direct.number);
 }
 
@@ -87,12 +99,20 @@ static bool is_at_last_stop(const stream_batch *batch) {
   return batch->stop + 1 >= batch->stops;
 }
 
+/* Fails the communicator because a call that has begun cannot go on. */
+static void fail_call(const stream_batch *batch) {
+  coll_comm *comm = batch->comm;
+  const coll_error reason = comm->failure.error;
+  if (comm->failure.status == COLL_OK)
+    (void)colli_gpu_fail_comm(comm, batch->calls[0].request->kept->name, &reason);
+}
+
 /* Starts the calls, up to the first that fails; or lets all ranks come to a stop of one call. */
 static void start(stream_batch *batch) {
   coll_comm *comm = batch->comm;
   /* Not all ranks have the stop where a stream waits for calls in other streams. */
-  const unsigned own = batch->in_gpu && batch->direct.waits;
-  const unsigned place = (batch->stop - own) * 2 + batch->passage.captured;
+  const unsigned place = colli_direct_place(COLLI_GPU_ORDERED, batch->passage.captured,
+                                            batch->stop - batch->direct.waits);
   batch->state = COLLI_BATCH_RUNNING;
   batch->started = 0;
   atomic_store(&batch->passage.reached, false); /* it does not come again before the answer */
@@ -104,6 +124,8 @@ static void start(stream_batch *batch) {
                                              : colli_call_start_again(comm, request);
     if (status != COLL_OK) {
       note_status(comm, status);
+      if (batch->in_gpu) /* its stream goes on without the others, who must not trust it */
+        fail_call(batch);
       return;
     }
     batch->started++;
@@ -154,8 +176,6 @@ static void end_passage(stream_batch *batch) {
   }
   TAILQ_REMOVE(&streams->batches, batch, link);
   streams->open--;
-  if (batch->in_gpu)
-    batch->comm->direct->open--;
   colli_batch_free(batch);
 }
 
@@ -296,14 +316,13 @@ static const stream_batch *first_in_graphs(const colli_streams *streams) {
   return first;
 }
 
-/* Whether a stream has come to a meet of ranks that the host has not followed up. It came there
- * before others came to what is in graphs, because it did not wait for the host. */
+/* Whether a call that is not in a graph has met the others without the host, which has not begun it
+ * yet: no graph goes first, because its stream may have come after that. */
 static bool is_behind(const colli_streams *streams) {
   const stream_batch *batch;
   TAILQ_FOREACH(batch, &streams->batches, link)
-    if (!batch->passage.captured && batch->state == COLLI_BATCH_EXPECTED && spins_next(batch) &&
-        has_come(batch))
-      return true;
+    if (!batch->passage.captured && batch->state == COLLI_BATCH_EXPECTED)
+      return spins_next(batch) && has_come(batch); /* only the first may begin */
   return false;
 }
 
@@ -311,9 +330,8 @@ int colli_batches_move(coll_comm *comm) {
   int moved = 0;
   bool first = true;
   colli_streams *streams = comm->streams;
-  const stream_batch *next_in_graphs = streams->captured > 0 ? first_in_graphs(streams) : NULL;
-  if (next_in_graphs && streams->silent && is_behind(streams))
-    next_in_graphs = NULL;
+  const bool graphs = streams->captured > 0 && !is_behind(streams);
+  const stream_batch *next_in_graphs = graphs ? first_in_graphs(streams) : NULL;
   const stream_batch *midway = comm->direct ? find_midway(streams) : NULL;
   if (streams->unstarted > 1 && ++streams->polls % POLLS_PER_CHECK == 0)
     check_deadline(comm);
@@ -357,6 +375,7 @@ void colli_batch_give_up(stream_batch *batch) {
   batch->stop = batch->stops;
   if (put_end(batch) == COLL_OK)
     return;
+  colli_gpu_passage_abandon(&batch->passage);
   TAILQ_REMOVE(&streams->batches, batch, link);
   streams->open--;
   streams->lost = true;

@@ -31,6 +31,9 @@ typedef struct colli_stream_batch {
   colli_batch_call calls[];
 } colli_stream_batch;
 
+/* Whether the stream of a new batch must wait for calls in other streams first. */
+bool colli_batch_waits(const colli_stream_batch *batch);
+
 /* Puts a new batch at the end of its communicator's queue. */
 void colli_batch_append(colli_stream_batch *batch);
 

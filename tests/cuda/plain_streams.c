@@ -10,15 +10,16 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "libcoll/comm/comm.h"
 #include "support_device.h"
 #include "tests/proc/support_ranks.h"
 #include "waits.h"
 
-enum { RANKS = 3, ROUNDS = 40, LIMIT_S = 300 };
+enum { RANKS = 3, ROUNDS = 40, DIRECT_ROUNDS = 15, LIMIT_S = 300 };
 
 /* Collectives of changing kinds and sizes, in all forms. */
 static int use(coll_comm *comm, int rank, int nranks, colli_cu_stream stream) {
-  for (unsigned k = 0; k < ROUNDS; k++) {
+  for (unsigned k = 0; k < (comm->direct ? DIRECT_ROUNDS : ROUNDS); k++) {
     test_case cases[4];
     for (unsigned i = 0; i < 4; i++)
       cases[i] =
@@ -45,7 +46,7 @@ typedef struct second {
 
 static void *use_second(void *arg) {
   second *s = arg;
-  device_use(s->rank % 2);
+  device_use(device_of_rank(s->rank));
   s->result = use(s->comm, s->rank, s->nranks, device_stream());
   return NULL;
 }
@@ -55,8 +56,10 @@ static int work(coll_comm *comm, int rank, int nranks, void *arg) {
   pthread_t thread;
   second s = {.rank = rank, .nranks = nranks};
   (void)arg;
-  device_use(rank % 2);
+  device_use(device_of_rank(rank));
   RANK_OK(coll_comm_dup(comm, NULL, &s.comm));
+  RANK_OK(device_share(comm));
+  RANK_OK(device_share(s.comm));
   RANK_CHECK(pthread_create(&thread, NULL, use_second, &s) == 0);
   const int result = use(comm, rank, nranks, device_stream());
   pthread_join(thread, NULL);
@@ -67,6 +70,7 @@ static int work(coll_comm *comm, int rank, int nranks, void *arg) {
 /* What the ranks of abort_streams() share. */
 typedef struct scene {
   coll_comm *comm; /* rank 0's */
+  bool meets;      /* not streams, but calls wait for the others' */
   atomic_int waiting, released;
 } scene;
 
@@ -81,20 +85,27 @@ static void *abort_waiting(void *arg) {
 static int abort_streams(coll_comm *comm, int rank, int nranks, void *arg) {
   scene *s = arg;
   pthread_t thread;
+  device_use(device_of_rank(rank));
+  RANK_OK(device_share(comm));
   if (rank == nranks - 1) {
     RANK_CHECK(WAIT_UNTIL(atomic_load(&s->released) == nranks - 1, 60));
     return 0;
   }
-  device_use(rank % 2);
   colli_cu_stream stream = device_stream();
   void *memory = device_memory.take(4000);
   if (rank == 0) {
     s->comm = comm;
     RANK_CHECK(pthread_create(&thread, NULL, abort_waiting, s) == 0);
   }
-  for (int i = 0; i < 3; i++)
-    RANK_OK(coll_allreduce_on_stream(memory, memory, 1000, COLL_FLOAT32, COLL_SUM, comm, stream));
-  atomic_fetch_add(&s->waiting, 1);
+  for (int i = 0; i < 3; i++) {
+    if (s->meets && i == 0)
+      atomic_fetch_add(&s->waiting, 1);
+    const coll_status status =
+        coll_allreduce_on_stream(memory, memory, 1000, COLL_FLOAT32, COLL_SUM, comm, stream);
+    RANK_CHECK(status == (s->meets ? COLL_ERR_ABORTED : COLL_OK));
+  }
+  if (!s->meets)
+    atomic_fetch_add(&s->waiting, 1);
   device_await(stream);
   atomic_fetch_add(&s->released, 1);
   if (rank == 0)
@@ -104,10 +115,15 @@ static int abort_streams(coll_comm *comm, int rank, int nranks, void *arg) {
 }
 
 int main(void) {
-  scene s = {0};
   alarm(LIMIT_S);
   device_use(0);
-  if (run_threads(RANKS, NULL, work, NULL) != 0)
-    return 1;
-  return run_threads(RANKS, NULL, abort_streams, &s) != 0;
+  for (int i = 0; device_mode(i); i++) {
+    scene s = {.meets = i == MODE_MEET};
+    if (run_threads(RANKS, NULL, work, NULL) != 0 ||
+        run_threads(RANKS, NULL, abort_streams, &s) != 0) {
+      fprintf(stderr, "in mode %d\n", i);
+      return 1;
+    }
+  }
+  return 0;
 }

@@ -47,7 +47,7 @@ static int run_pair(coll_comm *comm, int rank, int nranks, test_case c, const ca
 
 int cases_run(coll_comm *comm, int rank, int nranks, void *part) {
   unsigned k = 0;
-  device_use(rank % 2);
+  device_use(device_of_rank(rank));
   test_case c = {.device = &device_memory, .stream = device_stream()};
   for (int type = 0; type <= COLL_TYPE_COUNT; type++)
     for (int op = 0; op <= COLL_OP_COUNT; op++) {

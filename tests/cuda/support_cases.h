@@ -10,8 +10,8 @@ typedef struct cases_part {
   int first, nforms;
 } cases_part;
 
-/* A rank_fn: runs the cases of a cases_part on this rank, on device rank % 2, with the input, the
- * result or both on the device. Each has several sizes, which are under way together. */
+/* A rank_fn: runs the cases of a cases_part on this rank, on device_of_rank(rank), with the input,
+ * the result or both on the device. Each has several sizes, which are under way together. */
 int cases_run(coll_comm *comm, int rank, int nranks, void *part);
 
 #endif

@@ -9,8 +9,6 @@
 
 #include "tests/gpu/driver/use.h"
 
-enum { MOST_DEVICES = 16 };
-
 static use driver;
 static uint64_t (*held)(void);
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -18,7 +16,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static colli_cu_module modules[MOST_DEVICES]; /* of kernels; made when they are needed */
 
 void device_load(void) {
-  setenv("GPU_DEVICES", "2", 0);
+  setenv("GPU_DEVICES", "16", 0);
   setenv("GPU_HIDDEN", "1", 0);
   void *handle = dlopen(FAKE_GPU, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   CHECK(handle);
@@ -40,11 +38,27 @@ const colli_cuda *device_use(int device) {
   return &driver.cuda;
 }
 
+/* Modes, and how many devices ranks have there. */
+static const struct {
+  const char *name;
+  int devices;
+} modes[MODES] = {[MODE_STAGED] = {"staged", 2},
+                  [MODE_ORDERED] = {"ordered", 2},
+                  [MODE_ONE_GPU] = {"ordered", 1},
+                  [MODE_SPIN] = {"spin", MOST_DEVICES},
+                  [MODE_MEET] = {"meet", 1}};
+static int devices = 2;
+
 const char *device_mode(int i) {
-  static const char *const modes[] = {"staged", "ordered", NULL};
-  if (modes[i])
-    setenv("COLL_GPU_MODE", modes[i], 1);
-  return modes[i];
+  if (i >= MODES)
+    return NULL;
+  devices = modes[i].devices;
+  setenv("COLL_GPU_MODE", modes[i].name, 1);
+  return modes[i].name;
+}
+
+int device_of_rank(int rank) {
+  return rank % devices;
 }
 
 coll_status device_share(coll_comm *comm) {

@@ -5,9 +5,11 @@
 #include "case.h"
 #include "libcoll/gpu/cuda_load.h"
 
+enum { MOST_DEVICES = 16 };
+
 /* Loads the fake driver as libcuda.so.1 without initialising it: before ranks are forked, each of
- * which initialises its own. It has two devices, whose memory the processor cannot access, unless
- * the environment says otherwise. Ends the program if that fails, as do the others. */
+ * which initialises its own. It has MOST_DEVICES devices, whose memory the processor cannot access,
+ * unless the environment says otherwise. Ends the program if that fails, as do the others. */
 void device_load(void);
 
 /* Makes the calling thread work on a device. Any thread. */
@@ -17,9 +19,16 @@ const colli_cuda *device_use(int device);
  * third is that of the next device. */
 extern const case_device device_memory, device_odd_memory, device_far_memory;
 
-/* The modes in which tests have calls in streams run (COLL_GPU_MODE): "staged" or "ordered". Sets
- * the i-th one for communicators that are made from then on; NULL: there are no more. */
+/*
+ * The modes in which tests have calls in streams run (COLL_GPU_MODE). Sets one for communicators
+ * that are made from then on; NULL: there are no more. Ranks use two devices, but with ONE_GPU and
+ * MEET one, and with SPIN each has its own. With MEET, a call waits for those of all other ranks.
+ */
+enum { MODE_STAGED, MODE_ORDERED, MODE_ONE_GPU, MODE_SPIN, MODE_MEET, MODES };
 const char *device_mode(int i);
+
+/* Which device a rank has in the mode that was set last; before that, two take turns. */
+int device_of_rank(int rank);
 
 /* In another mode than "staged": has a communicator of several ranks that are threads use GPU
  * memory. Collective. On the device that the calling thread uses. */

@@ -16,7 +16,7 @@ static int wait_for_each_other(coll_comm *comm, int rank, int nranks, void *arg)
   coll_config config = COLL_CONFIG_INIT;
   coll_comm *other;
   (void)nranks, (void)arg;
-  device_use(rank % 2);
+  device_use(device_of_rank(rank));
   colli_cu_stream missing = device_stream(), waiting = device_stream();
   int32_t *a = device_memory.take(COUNT * sizeof(*a)), *b = device_memory.take(COUNT * sizeof(*b));
   config.timeout_ms = slow_ms(300);
@@ -41,6 +41,8 @@ static int wait_for_each_other(coll_comm *comm, int rank, int nranks, void *arg)
 
 Test(deadlock, streams_wait_for_each_other) {
   device_use(0);
-  for (int i = 0; device_mode(i); i++)
+  /* With MEET the host does not know whether streams come: this would be an error of the program.
+   */
+  for (int i = 0; i < MODE_MEET; i++)
     cr_assert_eq(run_threads(2, NULL, wait_for_each_other, NULL), 0, "%s", device_mode(i));
 }

@@ -15,29 +15,29 @@ TestSuite(direct, .timeout = 240);
 
 /* Shares GPU memory and runs the cases. */
 static int run_direct(coll_comm *comm, int rank, int nranks, void *part) {
-  device_use(rank % 2);
+  device_use(device_of_rank(rank));
   RANK_OK(coll_comm_use_gpu(comm));
   RANK_CHECK(comm->direct != NULL);
   return cases_run(comm, rank, nranks, part);
 }
 
 Test(direct, cases) {
-  const unsigned share = (unsigned)extent(41, 3, 91);
+  const unsigned share = (unsigned)extent(311, 11, 601);
   setenv("COLL_GPU_SLOT_BYTES", "4096", 1);
-  setenv("COLL_GPU_MODE", "ordered", 0);
   device_use(0);
-  for (int nranks = 2; nranks <= 5; nranks++) {
-    cases_part part = {share, (unsigned)nranks % share, CASE_STREAMED, 2};
-    cr_assert_eq(run_threads(nranks, NULL, run_direct, &part), 0, "%d ranks", nranks);
-  }
+  for (int mode = MODE_ORDERED; device_mode(mode); mode++)
+    for (int nranks = 2; nranks <= 5; nranks++) {
+      cases_part part = {share, (unsigned)(MODES * nranks + mode) % share, CASE_STREAMED, 2};
+      cr_assert_eq(run_threads(nranks, NULL, run_direct, &part), 0, "%d ranks, mode %d", nranks,
+                   mode);
+    }
 }
 
 /* ---- rounds, and where buffers are ------------------------------------------------------------
  */
 
-/* Which cases of a sweep through collectives and places; how many devices the ranks use. */
+/* Which cases of a sweep through collectives and places. */
 typedef struct sweep {
-  int devices;
   unsigned stride, offset;
   size_t sizes[2];
 } sweep;
@@ -74,7 +74,7 @@ static test_case make_case(unsigned k, int nranks) {
 /* Goes through it. */
 static int run_sweep(coll_comm *comm, int rank, int nranks, void *arg) {
   const sweep *s = arg;
-  device_use(rank % s->devices);
+  device_use(device_of_rank(rank));
   RANK_OK(coll_comm_use_gpu(comm));
   colli_cu_stream stream = device_stream();
   for (unsigned k = s->offset; k < 2 * SPOTS * CASE_COLLS; k += s->stride) {
@@ -90,28 +90,27 @@ static int run_sweep(coll_comm *comm, int rank, int nranks, void *arg) {
 }
 
 Test(direct, rounds) {
-  const unsigned stride = (unsigned)extent(37, 1, 61);
+  const unsigned stride = (unsigned)extent(127, 3, 197);
   setenv("COLL_GPU_SLOT_BYTES", "4096", 1);
-  setenv("COLL_GPU_MODE", "ordered", 0);
   device_use(0);
-  for (int nranks = 2; nranks <= 4; nranks++) {
-    sweep s = {2, stride, (unsigned)nranks % stride, {1003, 20001}};
-    cr_assert_eq(run_threads(nranks, NULL, run_sweep, &s), 0, "%d ranks", nranks);
-  }
+  for (int mode = MODE_ORDERED; device_mode(mode); mode++)
+    for (int nranks = 2; nranks <= 4; nranks++) {
+      sweep s = {stride, (unsigned)(5 * nranks + 17 * mode) % stride, {1003, 20001}};
+      cr_assert_eq(run_threads(nranks, NULL, run_sweep, &s), 0, "%d ranks, mode %d", nranks, mode);
+    }
 }
 
 Test(direct, many_ranks) {
-  const unsigned stride = (unsigned)extent(97, 1, 197);
+  const unsigned stride = (unsigned)extent(157, 5, 223);
+  const int few = extent(2, 1, 3);
+  static const int ranks[] = {9, MOST_DEVICES, MOST_DEVICES + 1};
   setenv("COLL_GPU_SLOT_BYTES", "4096", 1);
-  setenv("COLL_GPU_MODE", "ordered", 0);
-  setenv("GPU_DEVICES", "4", 1);
   device_use(0);
-  static const int ranks[] = {9, 10, 17};
-  for (int i = 0; i < 3; i++)
-    for (int devices = 1; devices <= 4; devices *= 2) {
-      sweep s = {devices, stride, (unsigned)(i * 3 + devices) % stride, {7, 1003}};
-      cr_assert_eq(run_threads(ranks[i], NULL, run_sweep, &s), 0, "%d ranks, %d devices", ranks[i],
-                   devices);
+  for (int mode = MODE_ORDERED; device_mode(mode); mode++)
+    for (int i = mode % few; i < (mode == MODE_SPIN ? 2 : 3); i += few) {
+      sweep s = {stride, (unsigned)(31 * i + 7 * mode) % stride, {7, 1003}};
+      cr_assert_eq(run_threads(ranks[i], NULL, run_sweep, &s), 0, "%d ranks, mode %d", ranks[i],
+                   mode);
     }
 }
 
@@ -123,7 +122,7 @@ static int run_segments(coll_comm *comm, int rank, int nranks, void *arg) {
   const unsigned *which = arg;
   static const coll_type types[] = {COLL_FLOAT32, COLL_INT8, COLL_FLOAT16};
   static const coll_op ops[] = {COLL_SUM, COLL_MIN, COLL_AVG};
-  device_use(rank % 2);
+  device_use(device_of_rank(rank));
   RANK_OK(coll_comm_use_gpu(comm));
   test_case c = {.coll = CASE_ALLREDUCE,
                  .form = CASE_STREAMED,
@@ -139,12 +138,14 @@ static int run_segments(coll_comm *comm, int rank, int nranks, void *arg) {
 }
 
 Test(direct, segments) {
-  const unsigned stride = (unsigned)extent(7, 1, 11);
+  const unsigned stride = (unsigned)extent(36, 5, 36);
   setenv("COLL_GPU_SLOT_BYTES", "1M", 1);
-  setenv("COLL_GPU_MODE", "ordered", 0);
   device_use(0);
-  for (int nranks = 3; nranks <= 5; nranks++)
-    for (unsigned which = (unsigned)nranks % stride; which < 12; which += stride)
-      cr_assert_eq(run_threads(nranks, NULL, run_segments, &which), 0, "%d ranks, %u", nranks,
-                   which);
+  for (unsigned k = 0; k < 4 * 3 * 12; k += stride) {
+    const int mode = MODE_ORDERED + (int)(k / 12 % 4), nranks = 3 + (int)(k / 48);
+    unsigned which = (k + k / 12 * 5) % 12;
+    device_mode(mode);
+    cr_assert_eq(run_threads(nranks, NULL, run_segments, &which), 0, "%d ranks, mode %d, %u",
+                 nranks, mode, which);
+  }
 }

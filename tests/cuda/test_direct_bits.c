@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "extent.h"
 #include "libcoll/base/prng.h"
 #include "libcoll/comm/comm.h"
 #include "support_device.h"
@@ -105,7 +106,7 @@ static int compare_all(coll_comm *comm, int rank, int nranks, void *arg) {
   pair p = {.direct = comm, .random = {(uint64_t)(rank + 1)}};
   (void)nranks;
   RANK_OK(coll_comm_dup(comm, NULL, &p.host));
-  device_use(rank % 2);
+  device_use(device_of_rank(rank));
   RANK_OK(coll_comm_use_gpu(comm));
   RANK_CHECK(comm->direct && !p.host->direct);
   p.stream = device_stream();
@@ -130,16 +131,20 @@ static int compare_all(coll_comm *comm, int rank, int nranks, void *arg) {
   return 0;
 }
 
-/* With 2 to 5 ranks. */
+/* With 2 to 5 ranks in all modes, or a part of that. */
 static void run(setting s) {
+  const int stride = extent(5, 1, 5);
   coll_config config = COLL_CONFIG_INIT;
   config.deterministic = s.deterministic;
   config.accumulate = s.accumulate;
   setenv("COLL_GPU_SLOT_BYTES", "4096", 1);
-  setenv("COLL_GPU_MODE", "ordered", 0);
   device_use(0);
-  for (int nranks = 2; nranks <= MOST_RANKS; nranks++)
-    cr_assert_eq(run_threads(nranks, &config, compare_all, &s), 0, "%d ranks", nranks);
+  for (int k = 0; k < 4 * (MOST_RANKS - 1); k += stride) {
+    const int mode = MODE_ORDERED + k % 4, nranks = 2 + k / 4;
+    device_mode(mode);
+    cr_assert_eq(run_threads(nranks, &config, compare_all, &s), 0, "%d ranks, mode %d", nranks,
+                 mode);
+  }
 }
 
 Test(direct_bits, ordered) {

@@ -167,9 +167,10 @@ static int run_rank(coll_comm *comm, int rank, int nranks, void *arg) {
   const int result = run_program(mine, rank, s);
   const coll_status ended = coll_comm_destroy(&mine);
   RANK_CHECK(ended == COLL_OK);
-  /* Two default streams, the program's context, and what the driver may have refused to take back;
+  /* Default streams, the program's context, and what the driver may have refused to take back;
    * an area of GPU memory and its events if another rank may still use them. */
-  RANK_CHECK(device_held() <= 4u + (s->direct && atomic_load(&s->ended) < RANKS ? 4 : 0));
+  RANK_CHECK(device_held() <=
+             MOST_DEVICES + 2u + (s->direct && atomic_load(&s->ended) < RANKS ? 4 : 0));
   return result;
 }
 

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "extent.h"
 #include "support_device.h"
 #include "tests/gpu/driver/extra.h"
 #include "tests/proc/support_ranks.h"
@@ -45,7 +46,7 @@ typedef struct work {
 #define CUDA_OK(call) RANK_CHECK((call) == COLLI_CUDA_SUCCESS)
 
 static int begin(work *w, coll_comm *comm, int rank, int nranks) {
-  w->cuda = device_use(rank % 2);
+  w->cuda = device_use(device_of_rank(rank));
   w->g = load_graphs(w->cuda);
   RANK_OK(device_share(comm));
   w->stream = device_stream();
@@ -108,7 +109,7 @@ static int launch_between_calls(coll_comm *comm, int rank, int nranks, void *arg
   (void)arg;
   if (begin(&w, comm, rank, nranks) != 0 || capture(&w, comm, rank) != 0)
     return 1;
-  for (int turn = 0; turn < LAUNCHES; turn++) {
+  for (int turn = 0; turn < extent(30, LAUNCHES, 12); turn++) {
     const bool launches = turn % 3 != 2;
     if (set_input(&w, host, rank, turn) != 0)
       return 1;

@@ -9,6 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "extent.h"
+#include "libcoll/comm/comm.h"
 #include "support_device.h"
 #include "tests/proc/support_ranks.h"
 #include "waits.h"
@@ -23,7 +25,8 @@ typedef enum fault { KILLED, FROZEN, ABORTED, MISMATCHED } fault;
 /* What a rank does, and what it saw. */
 typedef struct scene {
   fault fault;
-  bool on_host; /* the same on host memory, without streams */
+  int mode;     /* of streams, */
+  bool on_host; /* or the same on host memory, without streams */
   coll_id id;
   atomic_int waiting, seen;
   int pid; /* the victim's */
@@ -56,7 +59,7 @@ static coll_status wait_on_host(coll_comm *comm, scene *s) {
 /* Several operations wait in several streams. */
 static int wait_in_streams(coll_comm *comm, int rank, scene *s, coll_status *status) {
   const size_t bytes = COUNT * sizeof(float);
-  const colli_cuda *cuda = device_use(rank % 2);
+  const colli_cuda *cuda = device_use(device_of_rank(rank));
   colli_cu_stream streams[STREAMS];
   char *buf[STREAMS];
   for (int i = 0; i < STREAMS; i++) {
@@ -97,51 +100,56 @@ static int play(coll_comm *comm, int rank, scene *s) {
   return 0;
 }
 
-/* The library gives everything back to the driver but its area of GPU memory, into which the
- * streams of others may still look. */
+/* The library gives everything back to the driver but, where calls are direct, its area of GPU
+ * memory, into which the streams of others may still look. */
 static int run_rank(coll_comm *comm, int rank, int nranks, void *arg) {
   scene *s = arg;
   coll_comm *mine = NULL;
   coll_config config = COLL_CONFIG_INIT;
   config.timeout_ms = s->fault == FROZEN ? slow_ms(1500) : 20000;
   alarm(LIMIT_S);
-  device_use(rank % 2);
+  device_use(device_of_rank(rank));
   if (rank == 0)
     RANK_OK(coll_unique_id(&s->id, NULL));
   RANK_OK(coll_barrier(comm));
   const uint64_t before = device_held() + (rank != VICTIM && !s->on_host); /* wait_in_streams() */
   RANK_OK(coll_comm_create(&mine, &s->id, nranks, rank, &config));
+  RANK_CHECK((mine->direct != NULL) == (s->mode != MODE_STAGED));
   const int result = play(mine, rank, s);
   RANK_CHECK(coll_comm_destroy(&mine) == COLL_OK);
-  RANK_CHECK(device_held() == before + 1);
+  RANK_CHECK(device_held() == before + (s->mode != MODE_STAGED));
   return result;
 }
 
-/* Runs a scene; the ranks' records are in `s`. */
-static scene *run_scene(const char *transport, fault what, bool on_host) {
+/* Runs a scene; the ranks' records are in it. */
+static scene *run_scene(const char *transport, fault what, int mode, bool on_host) {
   coll_config config = COLL_CONFIG_INIT;
   config.transport = transport;
   config.timeout_ms = 20000;
   scene *s = shared_memory(sizeof(*s));
   s->fault = what;
+  s->mode = mode;
   s->on_host = on_host;
+  device_mode(mode);
   int results[RANKS];
   run_processes(RANKS, &config, run_rank, s, LIMIT_S, results);
   for (int r = 0; r < RANKS; r++)
     if (r != VICTIM || what == ABORTED || what == MISMATCHED)
-      cr_expect_eq(results[r], 0, "%s: rank %d ended with %d", transport, r, results[r]);
+      cr_expect_eq(results[r], 0, "%s, mode %d: rank %d ended with %d", transport, mode, r,
+                   results[r]);
   return s;
 }
 
 /* Compares what ranks saw with streams and on host memory. */
-static void compare(const char *transport, fault what, coll_status status) {
-  const scene *streams = run_scene(transport, what, false);
-  const scene *host = run_scene(transport, what, true);
+static void compare_scenes(const char *transport, const scene *streams, const scene *host,
+                           coll_status status) {
+  const fault what = streams->fault;
   for (int r = 0; r < RANKS; r++) {
     const coll_error *seen = &streams->errors[r], *want = &host->errors[r];
     if (r == VICTIM && what <= FROZEN)
       continue;
-    cr_expect_eq(seen->status, status, "%s: rank %d: %s", transport, r, seen->message);
+    cr_expect_eq(seen->status, status, "%s, mode %d: rank %d: %s", transport, streams->mode, r,
+                 seen->message);
     cr_expect_eq(want->status, status, "%s: rank %d: %s", transport, r, want->message);
     if (seen->operation[0] && want->operation[0]) /* empty: it was between operations */
       cr_expect_str_eq(seen->operation, want->operation, "rank %d: %s\n%s", r, seen->message,
@@ -155,6 +163,14 @@ static void compare(const char *transport, fault what, coll_status status) {
     if (what == KILLED)
       cr_expect_eq(seen->peer_pid, streams->pid);
   }
+}
+
+/* In modes in which ranks are processes; one is enough for TCP. */
+static void compare(const char *transport, fault what, coll_status status) {
+  static const int modes[] = {MODE_SPIN, MODE_ORDERED, MODE_STAGED};
+  const scene *host = run_scene(transport, what, MODE_ORDERED, true);
+  for (int i = 0; i < (strcmp(transport, "tcp") == 0 ? 1 : extent(2, 3, 2)); i++)
+    compare_scenes(transport, run_scene(transport, what, modes[i], false), host, status);
 }
 
 static void compare_both(fault what, coll_status status) {
@@ -178,4 +194,61 @@ Test(lost, aborted) {
 
 Test(lost, mismatched) {
   compare_both(MISMATCHED, COLL_ERR_MISMATCH);
+}
+
+/* ---- threads --------------------------------------------------------------------------------- */
+
+/* With MEET, the other ranks wait for the victim in a call, and streams are held in the one before
+ * it, which has no result then. Else streams wait for it. */
+static int meet_in_vain(coll_comm *comm, int rank, int nranks, void *arg) {
+  scene *s = arg;
+  const bool meets = s->mode == MODE_MEET;
+  coll_error error = COLL_ERROR_INIT;
+  device_may_leak();
+  device_use(device_of_rank(rank));
+  RANK_OK(device_share(comm));
+  colli_cu_stream stream = device_stream();
+  int32_t *a = device_vector(COUNT, 1), *b = device_vector(COUNT, 1);
+  device_gate *gate = device_stop(stream);
+  RANK_OK(coll_allreduce_on_stream(a, a, COUNT, COLL_INT32, COLL_SUM, comm, stream));
+  if (!meets) {
+    device_open(gate);
+    device_await(stream);
+  }
+  RANK_OK(coll_barrier(comm));
+  if (rank == VICTIM) {
+    RANK_CHECK(suffer(comm, s) != COLL_OK);
+  } else {
+    atomic_fetch_add(&s->waiting, 1);
+    const coll_status status =
+        coll_allreduce_on_stream(b, b, COUNT, COLL_INT32, COLL_SUM, comm, stream);
+    RANK_CHECK((status == COLL_OK) == !meets);
+  }
+  if (meets)
+    device_open(gate);
+  device_await(stream);
+  const coll_status want = s->fault == ABORTED ? COLL_ERR_ABORTED : COLL_ERR_MISMATCH;
+  RANK_CHECK(coll_comm_async_error(comm) == want);
+  RANK_CHECK(coll_last_error(comm, &error) == COLL_OK && error.status == want);
+  RANK_CHECK(strstr(error.message, "rank 2 "));
+  RANK_CHECK(meets || device_has(a, COUNT, nranks));
+  return 0;
+}
+
+/* In all modes. */
+static void run_threads_in_vain(fault what) {
+  device_use(0);
+  device_may_leak();
+  for (int i = MODE_ORDERED; device_mode(i); i++) {
+    scene s = {.fault = what, .mode = i};
+    cr_expect_eq(run_threads(RANKS, NULL, meet_in_vain, &s), 0, "mode %d", i);
+  }
+}
+
+Test(lost, aborted_threads) {
+  run_threads_in_vain(ABORTED);
+}
+
+Test(lost, mismatched_threads) {
+  run_threads_in_vain(MISMATCHED);
 }

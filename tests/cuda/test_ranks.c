@@ -1,7 +1,7 @@
 /*
- * test_ranks.c: ranks that are processes, on one and two (fake) GPUs, over both transports: staged
- * and stream-ordered calls of several MiB, at odd addresses; queues that streams share; drivers
- * that hold calls back while kernels run.
+ * test_ranks.c: ranks that are processes, in all modes, over both transports: calls with and
+ * without streams, of several MiB, at odd addresses; queues that streams share; drivers that hold
+ * calls back while kernels run; devices that run one block at a time.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "extent.h"
+#include "libcoll/comm/comm.h"
 #include "support_device.h"
 #include "tests/proc/support_ranks.h"
 
@@ -18,7 +19,7 @@ TestSuite(ranks, .timeout = 240);
 
 /* What a run goes through. */
 typedef struct plan {
-  int devices;
+  int mode;
   unsigned stride, offset; /* which part of the cases */
   bool large;
 } plan;
@@ -76,7 +77,9 @@ static int run_large(coll_comm *comm, int rank, int nranks) {
 static int run_rank(coll_comm *comm, int rank, int nranks, void *arg) {
   const plan *p = arg;
   alarm(LIMIT_S);
-  device_use(rank % p->devices);
+  device_use(device_of_rank(rank));
+  RANK_OK(device_share(comm));
+  RANK_CHECK((comm->direct != NULL) == (p->mode != MODE_STAGED));
   const int result = run_cases(comm, rank, nranks, p);
   return result || !p->large ? result : run_large(comm, rank, nranks);
 }
@@ -86,26 +89,29 @@ static void run_over(const char *transport, const plan *p) {
   coll_config config = COLL_CONFIG_INIT;
   config.transport = transport;
   plan copy = *p;
-  cr_expect_eq(run_processes(RANKS, &config, run_rank, &copy, LIMIT_S, NULL), 0, "%s, %d devices",
-               transport, p->devices);
+  device_mode(p->mode);
+  cr_expect_eq(run_processes(RANKS, &config, run_rank, &copy, LIMIT_S, NULL), 0, "%s, mode %d",
+               transport, p->mode);
 }
 
 Test(ranks, processes) {
-  const unsigned share = (unsigned)extent(5, 1, 13);
+  const unsigned share = (unsigned)extent(11, 1, 31);
   device_load(); /* each rank initialises it itself, before its communicator is made */
-  for (int devices = 1; devices <= 2; devices++) {
-    run_over("shm", &(plan){devices, share, (unsigned)devices, devices == 2});
-    run_over("tcp", &(plan){devices, share, (unsigned)devices + 2, devices == 1});
+  for (int mode = 0; mode <= MODE_SPIN; mode++) {
+    run_over("shm", &(plan){mode, share, (unsigned)mode, mode % 2});
+    run_over("tcp", &(plan){mode, share, (unsigned)mode + 5, mode == MODE_STAGED});
   }
 }
 
 /* Streams that share queues wait for each other; ranks must not. */
 static void run_queues(const char *queues, const char *strict) {
-  const unsigned share = (unsigned)extent(11, 1, 31);
+  static const int modes[] = {MODE_STAGED, MODE_ONE_GPU, MODE_SPIN};
+  const unsigned share = (unsigned)extent(31, 3, 61);
   setenv("GPU_QUEUES", queues, 1);
   setenv("GPU_STRICT", strict, 1);
   device_load();
-  run_over("shm", &(plan){1, share, (unsigned)atoi(queues), false});
+  for (int i = 0; i < 3; i++)
+    run_over("shm", &(plan){modes[i], share, (unsigned)(atoi(queues) + 7 * i), false});
 }
 
 Test(ranks, queues) {
@@ -117,5 +123,11 @@ Test(ranks, queues) {
 
 Test(ranks, strict) {
   run_queues("1", "1");
+  run_queues("32", "1");
+}
+
+Test(ranks, one_block) {
+  setenv("GPU_RESIDENT", "1", 1);
+  run_queues("1", "0");
   run_queues("32", "1");
 }

@@ -18,9 +18,14 @@ static void append(char *module, const char *file, const char *kernel) {
   char *begin = strstr(text, entry), *end = begin ? strstr(begin, "\n}\n") : NULL;
   CHECK(end);
   end[3] = 0;
+  /* What the kernels of a file share is declared before the first. */
+  char *shared = strstr(text, "\n.shared "), *line = shared ? strchr(shared + 1, '\n') : NULL;
   const size_t used = strlen(module);
-  CHECK(strlen(begin) < TEXT - used);
-  snprintf(module + used, TEXT - used, "%s", begin);
+  CHECK(strlen(begin) + 200 < TEXT - used);
+  if (shared && shared < begin)
+    snprintf(module + used, TEXT - used, "%.*s\n%s", (int)(line - shared), shared, begin);
+  else
+    snprintf(module + used, TEXT - used, "%s", begin);
 }
 
 void party_load(use *u, int device) {

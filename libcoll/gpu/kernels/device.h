@@ -126,9 +126,20 @@ COLL_ACCESS(64, uint64_t)
 #define coll_narrow_f16  colli_narrow_f16
 #endif
 
-/* Whether a kernel has nothing to do: its memory belongs to others by now. */
+/* Whether a kernel has nothing to do, because its memory belongs to others by now. The word is the
+ * host's and far away, so one thread of a block reads it for all; all of them call this. */
 COLL_DEVICE int coll_is_stopped(uint64_t guard) {
+#ifdef __CUDA__
+  __attribute__((shared)) static volatile uint32_t stopped;
+  if (!guard)
+    return 0;
+  if (__nvvm_read_ptx_sreg_tid_x() == 0)
+    stopped = coll_load_system(guard);
+  __syncthreads();
+  return stopped != 0;
+#else
   return guard && coll_load_system(guard);
+#endif
 }
 
 #endif

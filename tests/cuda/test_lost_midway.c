@@ -1,0 +1,272 @@
+/*
+ * test_lost_midway.c: a rank is killed, frozen or aborted at any point of long calls in GPU memory,
+ * which have many rounds: what ends without an error on the others has the right result, and
+ * everything ends.
+ */
+#include <criterion/criterion.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "extent.h"
+#include "libcoll/base/prng.h"
+#include "libcoll/comm/comm.h"
+#include "support_device.h"
+#include "tests/proc/support_ranks.h"
+
+enum { RANKS = 3, COUNT = 20001, SLOT = 4096 / 4, CALLS = 4, LANES = 2, LIMIT_S = 60 };
+
+TestSuite(lost_midway, .timeout = 200);
+
+typedef enum fault { KILLED, FROZEN, ABORTED, FAULTS } fault;
+typedef enum kind { ALLREDUCE, SCAN, BROADCAST, ALLGATHER, KINDS } kind;
+
+/* What happens, to whom, and when. */
+typedef struct scene {
+  fault fault;
+  int mode, victim;
+  uint64_t seed;
+  coll_id id;
+} scene;
+
+/* One call of a rank. */
+typedef struct turn {
+  kind what;
+  int root;
+  int32_t *in, *out; /* RANKS blocks of results */
+} turn;
+
+/* A rank. */
+typedef struct player {
+  coll_comm *comm;
+  int rank;
+  const scene *scene;
+  colli_cu_stream lanes[LANES];
+  turn turns[CALLS];
+  int after; /* when the victim suffers: some block of this call's result is there, */
+  size_t at; /* the one that has this element */
+  atomic_bool ends;
+} player;
+
+/* ---- calls ----------------------------------------------------------------------------------- */
+
+/* Element i of a rank's input of a call. */
+static int32_t input(int call, int rank, size_t i) {
+  return 1 + call * 1000003 + rank * 7919 + (int32_t)i;
+}
+
+/* Element i of block b of a rank's result. */
+static int32_t result(const player *p, int call, int b, size_t i) {
+  const turn *t = &p->turns[call];
+  int32_t sum = 0;
+  if (t->what == BROADCAST || t->what == ALLGATHER)
+    return input(call, t->what == BROADCAST ? t->root : b, i);
+  for (int r = 0; r < (t->what == SCAN ? p->rank + 1 : RANKS); r++)
+    sum += input(call, r, i);
+  return sum;
+}
+
+static bool is_right(const player *p, int call) {
+  const turn *t = &p->turns[call];
+  const int32_t *out = device_place(t->out);
+  for (int b = 0; b < (t->what == ALLGATHER ? RANKS : 1); b++)
+    for (size_t i = 0; i < COUNT; i++)
+      if (out[(size_t)b * COUNT + i] != result(p, call, b, i)) {
+        fprintf(stderr, "rank %d: call %d, kind %d, block %d: element %zu is wrong\n", p->rank,
+                call, t->what, b, i);
+        return false;
+      }
+  return true;
+}
+
+static coll_status make(const player *p, int call) {
+  const turn *t = &p->turns[call];
+  void *stream = p->lanes[call % LANES];
+  switch (t->what) {
+  case ALLREDUCE:
+    return coll_allreduce_on_stream(t->in, t->out, COUNT, COLL_INT32, COLL_SUM, p->comm, stream);
+  case SCAN:
+    return coll_scan_on_stream(t->in, t->out, COUNT, COLL_INT32, COLL_SUM, p->comm, stream);
+  case BROADCAST:
+    return coll_broadcast_on_stream(t->in, t->out, COUNT, COLL_INT32, t->root, p->comm, stream);
+  default:
+    return coll_allgather_on_stream(t->in, t->out, COUNT, COLL_INT32, p->comm, stream);
+  }
+}
+
+/* ---- the victim ------------------------------------------------------------------------------ */
+
+/* Suffers when some result is there, or when all calls have ended. */
+static void *suffer(void *arg) {
+  player *p = arg;
+  const volatile int32_t *at = device_place(p->turns[p->after].out + p->at);
+  while (*at == 0 && !atomic_load(&p->ends))
+    sched_yield();
+  if (p->scene->fault == KILLED)
+    raise(SIGKILL);
+  else if (p->scene->fault == FROZEN)
+    kill(getpid(), SIGSTOP);
+  else
+    coll_comm_abort(p->comm);
+  return NULL;
+}
+
+/* ---- ranks ----------------------------------------------------------------------------------- */
+
+/* Makes a rank's memory and streams. */
+static void begin(player *p) {
+  colli_prng random = {p->scene->seed};
+  for (int i = 0; i < LANES; i++)
+    p->lanes[i] = device_stream();
+  for (int call = 0; call < CALLS; call++) {
+    turn *t = &p->turns[call];
+    t->what = (kind)(colli_prng_next(&random) % KINDS);
+    t->root = (int)(colli_prng_next(&random) % RANKS);
+    t->in = device_vector(COUNT, 0);
+    t->out = device_vector((size_t)RANKS * COUNT, 0);
+    int32_t *in = device_place(t->in);
+    for (size_t i = 0; i < COUNT; i++)
+      in[i] = input(call, p->rank, i);
+  }
+  p->after = (int)(colli_prng_next(&random) % CALLS);
+  p->at = colli_prng_next(&random) % (COUNT / SLOT) * SLOT;
+}
+
+/* Makes all calls, some at a time, until the communicator fails. Whether what has ended is right.
+ */
+static bool make_calls(player *p, coll_status *status) {
+  colli_prng random = {p->scene->seed + 1};
+  int made = 0, checked = 0;
+  *status = COLL_OK;
+  while (made < CALLS && *status == COLL_OK) {
+    const int more = 1 + (int)(colli_prng_next(&random) % CALLS);
+    for (int i = 0; i < more && made < CALLS && *status == COLL_OK; i++, made++)
+      *status = make(p, made);
+    for (int i = 0; i < LANES; i++)
+      device_await(p->lanes[i]);
+    if (*status == COLL_OK)
+      *status = coll_comm_async_error(p->comm);
+    for (; *status == COLL_OK && checked < made; checked++)
+      if (!is_right(p, checked))
+        return false;
+  }
+  return true;
+}
+
+/* Whether a rank may see this status. */
+static bool is_expected(const scene *s, coll_status status) {
+  static const coll_status statuses[] = {COLL_ERR_PEER_LOST, COLL_ERR_TIMEOUT, COLL_ERR_ABORTED};
+  return status == COLL_OK || status == statuses[s->fault];
+}
+
+/* One rank's part. */
+static int play(coll_comm *comm, int rank, const scene *s) {
+  player *p = calloc(1, sizeof(*p));
+  pthread_t thread;
+  coll_status status;
+  p->comm = comm;
+  p->rank = rank;
+  p->scene = s;
+  RANK_CHECK(comm->direct && comm->direct->mode == (s->mode == MODE_SPIN   ? COLLI_GPU_SPIN
+                                                    : s->mode == MODE_MEET ? COLLI_GPU_MEET
+                                                                           : COLLI_GPU_ORDERED));
+  begin(p);
+  if (rank == s->victim)
+    RANK_CHECK(pthread_create(&thread, NULL, suffer, p) == 0);
+  RANK_CHECK(make_calls(p, &status));
+  atomic_store(&p->ends, true);
+  if (rank == s->victim)
+    pthread_join(thread, NULL);
+  if (status == COLL_OK)
+    status = coll_barrier(comm);
+  if (!is_expected(s, status))
+    fprintf(stderr, "%s\n", coll_status_name(status));
+  RANK_CHECK(is_expected(s, status));
+  RANK_CHECK(status != COLL_OK);
+  for (int i = 0; i < CALLS; i++) {
+    device_memory.give(p->turns[i].in);
+    device_memory.give(p->turns[i].out);
+  }
+  free(p);
+  return 0;
+}
+
+/* A process. */
+static int run_rank(coll_comm *comm, int rank, int nranks, void *arg) {
+  scene *s = arg;
+  coll_comm *mine = NULL;
+  coll_config config = COLL_CONFIG_INIT;
+  config.timeout_ms = s->fault == FROZEN ? slow_ms(1000) : 20000;
+  alarm(LIMIT_S);
+  device_use(device_of_rank(rank));
+  if (rank == 0)
+    RANK_OK(coll_unique_id(&s->id, NULL));
+  RANK_OK(coll_barrier(comm));
+  RANK_OK(coll_comm_create(&mine, &s->id, nranks, rank, &config));
+  const int failed = play(mine, rank, s);
+  RANK_CHECK(coll_comm_destroy(&mine) == COLL_OK);
+  return failed;
+}
+
+/* A thread. */
+static int run_thread(coll_comm *comm, int rank, int nranks, void *arg) {
+  (void)nranks;
+  device_may_leak();
+  device_use(device_of_rank(rank));
+  RANK_OK(device_share(comm));
+  return play(comm, rank, arg);
+}
+
+/* Goes through seeds in a mode. */
+static void run(fault what, int mode) {
+  const int seeds = extent(2, 25, 1);
+  setenv("COLL_GPU_SLOT_BYTES", "4096", 1);
+  for (int seed = 1; seed <= seeds; seed++) {
+    scene *s = shared_memory(sizeof(*s));
+    int results[RANKS];
+    char text[16];
+    *s = (scene){.fault = what, .mode = mode, .victim = seed % RANKS};
+    s->seed = (uint64_t)(seed * FAULTS + (int)what) * MODES + (uint64_t)mode;
+    snprintf(text, sizeof(text), "%d", seed);
+    setenv("GPU_SEED", text, 1);
+    device_mode(mode);
+    run_processes(RANKS, NULL, run_rank, s, LIMIT_S, results);
+    for (int r = 0; r < RANKS; r++)
+      if (r != s->victim || what == ABORTED)
+        cr_expect_eq(results[r], 0, "mode %d, seed %d: rank %d: %d", mode, seed, r, results[r]);
+  }
+}
+
+Test(lost_midway, killed) {
+  device_load();
+  run(KILLED, MODE_ORDERED);
+  run(KILLED, MODE_SPIN);
+}
+
+Test(lost_midway, frozen) {
+  device_load();
+  run(FROZEN, MODE_ORDERED);
+  run(FROZEN, MODE_SPIN);
+}
+
+Test(lost_midway, aborted) {
+  device_load();
+  run(ABORTED, MODE_ORDERED);
+  run(ABORTED, MODE_SPIN);
+}
+
+Test(lost_midway, aborted_threads) {
+  const int seeds = extent(3, 25, 2);
+  setenv("COLL_GPU_SLOT_BYTES", "4096", 1);
+  device_use(0);
+  device_may_leak();
+  for (int mode = MODE_ORDERED; device_mode(mode); mode++)
+    for (int seed = 1; seed <= seeds; seed++) {
+      scene s = {.fault = ABORTED, .mode = mode, .victim = seed % RANKS};
+      s.seed = (uint64_t)(seed * MODES + mode);
+      cr_expect_eq(run_threads(RANKS, NULL, run_thread, &s), 0, "mode %d, seed %d", mode, seed);
+    }
+}

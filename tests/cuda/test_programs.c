@@ -1,0 +1,121 @@
+/*
+ * test_programs.c: random programs of calls in streams (support_program.h), in every mode, on a GPU
+ * for each rank or on shared ones, whose memory is weak or watched for races. A seed decides what
+ * all ranks do, when each of them waits, and what the software GPU does by chance. SIM_SEED repeats
+ * one, see seeds.h.
+ */
+#include <criterion/criterion.h>
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "extent.h"
+#include "libcoll/base/prng.h"
+#include "seeds.h"
+#include "support_device.h"
+#include "support_program.h"
+#include "tests/gpu/driver/use.h"
+#include "tests/proc/support_ranks.h"
+
+enum { MOST_RANKS = 4, LIMIT_S = 60 };
+
+TestSuite(programs, .timeout = 600);
+
+/* The races that the software GPU has found in this process. */
+static uint64_t take_races(void) {
+  uint64_t (*races)(void);
+  void *symbol = dlsym(dlopen(FAKE_GPU, RTLD_NOW | RTLD_NOLOAD), "fake_gpu_take_races");
+  memcpy(&races, &symbol, sizeof(symbol));
+  return races();
+}
+
+static void set_number(const char *name, uint64_t number) {
+  char text[24];
+  snprintf(text, sizeof(text), "%llu", (unsigned long long)number);
+  setenv(name, text, 1);
+}
+
+/* Chooses what a seed runs on. */
+static program choose(uint64_t seed, bool verbose) {
+  static const char *const modes[] = {"staged", "ordered", "ordered", "spin",
+                                      "spin",   "spin",    "meet",    "auto"};
+  colli_prng prng = {seed + 1000003};
+  program p = {.seed = seed, .verbose = verbose};
+  p.mode = modes[colli_prng_below(&prng, 8)];
+  p.nranks = 2 + (int)colli_prng_below(&prng, MOST_RANKS - 1);
+  p.devices = 1 << colli_prng_below(&prng, 3);
+  p.lanes = 1 + (int)colli_prng_below(&prng, PROGRAM_LANES);
+  if (strcmp(p.mode, "spin") == 0 && p.devices < p.nranks)
+    p.devices = 4;
+  if (strcmp(p.mode, "meet") == 0)
+    p.devices = 1;
+  p.direct = strcmp(p.mode, "staged") != 0;
+  p.graphs = colli_prng_below(&prng, 4) != 0;
+  /* Where threads share a GPU, a call waits until other calls have begun. */
+  p.gates = p.devices > 1 || strcmp(p.mode, "ordered") == 0 || !p.direct;
+  if (p.nranks > 2 && colli_prng_below(&prng, 12) == 0)
+    p.long_bytes = 800 << 10;
+  return p;
+}
+
+/* Runs a seed in this process, which has not initialised the driver; its exit status. */
+static int run_here(const char *model, uint64_t seed, bool verbose) {
+  program p = choose(seed, verbose);
+  coll_config config = COLL_CONFIG_INIT;
+  config.timeout_ms = slow_ms(20000);
+  setenv("GPU_MODEL", model, 1);
+  setenv("COLL_GPU_MODE", p.mode, 1);
+  set_number("COLL_GPU_SLOT_BYTES", p.long_bytes ? 1 << 20 : 4096);
+  set_number("GPU_SEED", seed);
+  set_number("GPU_QUEUES", 128); /* graphs have streams too */
+  set_number("GPU_DEVICES", (uint64_t)p.devices);
+  alarm(LIMIT_S * (unsigned)slow_s(1));
+  device_use(0);
+  device_may_leak();
+  const int failed = run_threads(p.nranks, &config, program_run, &p);
+  const uint64_t races = take_races();
+  if (failed || races || verbose)
+    fprintf(stderr, "seed %llu: %llu races; mode %s, %d ranks, %d GPUs, %d streams%s\n",
+            (unsigned long long)seed, (unsigned long long)races, p.mode, p.nranks, p.devices,
+            p.lanes, p.graphs ? ", graphs" : "");
+  return failed || races;
+}
+
+/* Runs a seed in a process of its own, because the driver reads its settings once. */
+static bool run_seed(const char *model, uint64_t seed, bool verbose) {
+  int status;
+  fflush(NULL);
+  const pid_t child = fork();
+  if (child == 0)
+    _exit(run_here(model, seed, verbose));
+  if (child < 0 || waitpid(child, &status, 0) != child)
+    return false;
+  if (WIFSIGNALED(status))
+    fprintf(stderr, "seed %llu: signal %d\n", (unsigned long long)seed, WTERMSIG(status));
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+static bool run_weak(uint64_t seed, bool verbose) {
+  return run_seed("weak", seed, verbose);
+}
+
+static bool run_races(uint64_t seed, bool verbose) {
+  return run_seed("races", seed, verbose);
+}
+
+/* The two halves of the seeds; they run at the same time. */
+Test(programs, weak) {
+  cr_assert_eq(seeds_run("build/tests/cuda_test_programs --filter programs/weak", run_weak, 1,
+                         extent(50, 500, 10)),
+               0);
+}
+
+Test(programs, races) {
+  const int count = extent(50, 500, 10);
+  cr_assert_eq(seeds_run("build/tests/cuda_test_programs --filter programs/races", run_races,
+                         1 + (uint64_t)count, count),
+               0);
+}
