@@ -52,6 +52,7 @@ coll_status colli_gpu_open(colli_gpu **out, const colli_log *log, coll_error *er
     gpu->ndevices = COLLI_GPU_DEVICES;
   pthread_mutex_init(&gpu->mutex, NULL);
   pthread_mutex_init(&gpu->wakes, NULL);
+  pthread_mutex_init(&gpu->pool.mutex, NULL);
   *out = gpu;
   return COLL_OK;
 }
@@ -76,6 +77,7 @@ void colli_gpu_close(colli_gpu *gpu) {
   }
   pthread_mutex_destroy(&gpu->mutex);
   pthread_mutex_destroy(&gpu->wakes);
+  pthread_mutex_destroy(&gpu->pool.mutex);
   colli_cuda_close(&gpu->cuda);
   free(gpu);
 }
@@ -124,9 +126,7 @@ colli_pinned *colli_gpu_take_pinned(colli_gpu *gpu, size_t bytes, coll_error *er
   colli_cu_result result;
   if (colli_gpu_enter(gpu, COLLI_GPU_CURRENT, &before, error) != COLL_OK)
     return NULL;
-  pthread_mutex_lock(&gpu->mutex);
   colli_pinned *block = colli_pinned_take(&gpu->pool, &gpu->cuda, bytes, &result);
-  pthread_mutex_unlock(&gpu->mutex);
   colli_gpu_leave(gpu, &before);
   if (!block && result == COLLI_CUDA_ERROR_OUT_OF_MEMORY)
     colli_error_set(error, COLL_ERR_NO_MEMORY, NULL,
@@ -137,9 +137,7 @@ colli_pinned *colli_gpu_take_pinned(colli_gpu *gpu, size_t bytes, coll_error *er
 }
 
 void colli_gpu_put_pinned(colli_gpu *gpu, colli_pinned *block) {
-  pthread_mutex_lock(&gpu->mutex);
   colli_pinned_put(&gpu->pool, block);
-  pthread_mutex_unlock(&gpu->mutex);
 }
 
 /* ---- the thread's context -------------------------------------------------------------------- */

@@ -31,7 +31,7 @@ typedef struct colli_gpu {
   int ndevices;
   pthread_mutex_t wakes; /* held while a thread of the driver wakes a rank: passage.c */
   uint64_t arrivals;     /* of streams at passages, so far; under `wakes` */
-  pthread_mutex_t mutex; /* of what follows */
+  pthread_mutex_t mutex; /* of the devices */
   colli_gpu_device devices[COLLI_GPU_DEVICES];
   colli_pinned_pool pool;
 } colli_gpu;

@@ -13,36 +13,38 @@ static int class_of(size_t bytes) {
   return class < COLLI_PINNED_CLASSES ? class : -1;
 }
 
-/* Frees one block that is in no list. */
-static void drop(colli_pinned_pool *pool, colli_pinned *block, const colli_cuda *cuda) {
-  pool->count--;
-  cuda->mem_free_host(block->memory);
-  free(block);
-}
-
-/* Frees the blocks of a list. */
-static void drop_all(colli_pinned_pool *pool, struct colli_pinned_list *list,
-                     const colli_cuda *cuda) {
+/* Frees the blocks of a list that nobody else has. */
+static void drop_all(struct colli_pinned_list *list, const colli_cuda *cuda) {
   while (!LIST_EMPTY(list)) {
     colli_pinned *block = LIST_FIRST(list);
     LIST_REMOVE(block, link);
-    drop(pool, block, cuda);
+    cuda->mem_free_host(block->memory);
+    free(block);
   }
 }
 
+/* Moves the long blocks that are not in use to a list, but those of a class. The mutex is held. */
+static void take_long(colli_pinned_pool *pool, int but, struct colli_pinned_list *list) {
+  for (int class = 0; class < COLLI_PINNED_CLASSES; class ++)
+    while (class != but && (size_t)1 << class > COLLI_PINNED_KEPT &&
+           !LIST_EMPTY(&pool->free[class])) {
+      colli_pinned *block = LIST_FIRST(&pool->free[class]);
+      LIST_REMOVE(block, link);
+      LIST_INSERT_HEAD(list, block, link);
+      pool->count--;
+    }
+}
+
 /* A new block in no list; NULL: the driver's *result. */
-static colli_pinned *make(colli_pinned_pool *pool, const colli_cuda *cuda, int class,
-                          colli_cu_result *result) {
+static colli_pinned *make(const colli_cuda *cuda, int class, colli_cu_result *result) {
   colli_pinned *block = calloc(1, sizeof(*block));
   if (!block)
     return NULL;
   block->class = class;
   const unsigned flags = COLLI_CU_MEMHOSTALLOC_PORTABLE | COLLI_CU_MEMHOSTALLOC_DEVICEMAP;
   *result = cuda->mem_host_alloc(&block->memory, (size_t)1 << class, flags);
-  if (*result == COLLI_CUDA_SUCCESS) {
-    pool->count++;
+  if (*result == COLLI_CUDA_SUCCESS)
     return block;
-  }
   free(block);
   return NULL;
 }
@@ -50,30 +52,41 @@ static colli_pinned *make(colli_pinned_pool *pool, const colli_cuda *cuda, int c
 colli_pinned *colli_pinned_take(colli_pinned_pool *pool, const colli_cuda *cuda, size_t bytes,
                                 colli_cu_result *result) {
   const int wanted = class_of(bytes);
+  struct colli_pinned_list late = LIST_HEAD_INITIALIZER(late);
   *result = COLLI_CUDA_ERROR_OUT_OF_MEMORY;
   if (wanted < 0)
     return NULL;
-  for (int class = 0; class < COLLI_PINNED_CLASSES; class ++)
-    if (class != wanted && (size_t)1 << class > COLLI_PINNED_KEPT)
-      drop_all(pool, &pool->free[class], cuda);
+  pthread_mutex_lock(&pool->mutex);
+  take_long(pool, wanted, &late);
   colli_pinned *block = LIST_FIRST(&pool->free[wanted]);
-  if (block)
+  if (block) {
     LIST_REMOVE(block, link);
-  else
-    block = make(pool, cuda, wanted, result);
+    LIST_INSERT_HEAD(&pool->used, block, link);
+  }
+  pthread_mutex_unlock(&pool->mutex);
+  drop_all(&late, cuda);
+  if (block)
+    return block;
+  block = make(cuda, wanted, result);
   if (!block)
     return NULL;
+  pthread_mutex_lock(&pool->mutex);
+  pool->count++;
   LIST_INSERT_HEAD(&pool->used, block, link);
+  pthread_mutex_unlock(&pool->mutex);
   return block;
 }
 
 void colli_pinned_put(colli_pinned_pool *pool, colli_pinned *block) {
+  pthread_mutex_lock(&pool->mutex);
   LIST_REMOVE(block, link);
   LIST_INSERT_HEAD(&pool->free[block->class], block, link);
+  pthread_mutex_unlock(&pool->mutex);
 }
 
 void colli_pinned_free(colli_pinned_pool *pool, const colli_cuda *cuda) {
-  drop_all(pool, &pool->used, cuda);
+  drop_all(&pool->used, cuda);
   for (int class = 0; class < COLLI_PINNED_CLASSES; class ++)
-    drop_all(pool, &pool->free[class], cuda);
+    drop_all(&pool->free[class], cuda);
+  pool->count = 0;
 }

@@ -4,6 +4,7 @@
 #ifndef COLLI_GPU_PINNED_H
 #define COLLI_GPU_PINNED_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/queue.h>
@@ -22,15 +23,19 @@ typedef struct colli_pinned {
 
 LIST_HEAD(colli_pinned_list, colli_pinned);
 
-/* A pool, which its owner locks; zeros are an empty one. */
+/*
+ * A pool; zeros and an initialised mutex are an empty one. The mutex is not held while the driver
+ * is called, which may wait for kernels: whoever puts a block back must not wait for them.
+ */
 typedef struct colli_pinned_pool {
+  pthread_mutex_t mutex;
   struct colli_pinned_list used;
   struct colli_pinned_list free[COLLI_PINNED_CLASSES];
   size_t count; /* of all blocks */
 } colli_pinned_pool;
 
-/* A block of at least `bytes` bytes, aligned to a page; NULL: the driver's *result. Frees long ones
- * that are not in use. A context is current. */
+/* Any thread. A block of at least `bytes` bytes, aligned to a page; NULL: the driver's *result.
+ * Frees long ones that are not in use. A context is current. */
 colli_pinned *colli_pinned_take(colli_pinned_pool *pool, const colli_cuda *cuda, size_t bytes,
                                 colli_cu_result *result);
 

@@ -62,7 +62,7 @@ static void run(int mode, const char *queues, const char *strict, const char *re
                 promise promised) {
   coll_config config = COLL_CONFIG_INIT;
   scene s = {.promise = promised};
-  config.timeout_ms = slow_ms(promised == WORKS ? 30000 : 500);
+  config.timeout_ms = slow_ms(promised == WORKS ? 30000 : 2000);
   setenv("GPU_QUEUES", queues, 1);
   setenv("GPU_STRICT", strict, 1);
   setenv("GPU_RESIDENT", resident, 1);
