@@ -57,8 +57,8 @@ typedef struct colli_tag_field {
 #define COLLI_TAG_P2P_KIND       COLLI_TAG_OP
 #define COLLI_TAG_P2P_NUMBER     ((colli_tag_field){2, 24, 32})
 
-/* The algorithm of calls whose messages only say that a rank has come, because data moves by itself;
- * where in the call it has come is in place of the passes. */
+/* The algorithm of calls whose messages only say that a rank has come, because data moves by
+ * itself; where in the call it has come is in place of the passes. */
 #define COLLI_TAG_ALGO_DIRECT 255
 
 /* The type: its size is in COLLI_TAG_USER_TYPE, or if that is too short for it in

@@ -1,8 +1,8 @@
 /*
  * on_stream.h: stream-ordered calls. A call returns at once; the operation begins when the stream
  * comes to it, and the stream goes on when its result is there. Operations stay in GPU memory
- * (direct_call.h) or are staged through host memory. The progress thread moves them, which the first
- * such call starts.
+ * (direct_call.h) or are staged through host memory. The progress thread moves them, which the
+ * first such call starts.
  */
 #ifndef COLLI_STREAM_ON_STREAM_H
 #define COLLI_STREAM_ON_STREAM_H

@@ -29,11 +29,11 @@ typedef struct colli_rank_info {
   uint32_t slot_bytes; /* as the user set it; 0: not set */
   uint32_t slot_count;
   uint32_t timeout_ms;
-  uint32_t transports;   /* bit t: blob[t] is valid; t is an index of transport_names */
-  uint8_t deterministic; /* coll_determinism */
-  uint8_t accumulate;    /* coll_accumulate */
-  uint8_t data_check;    /* colli_data_check */
-  uint8_t gpu;           /* 1: it uses a GPU, and may share its memory */
+  uint32_t transports;              /* bit t: blob[t] is valid; t is an index of transport_names */
+  uint8_t deterministic;            /* coll_determinism */
+  uint8_t accumulate;               /* coll_accumulate */
+  uint8_t data_check;               /* colli_data_check */
+  uint8_t gpu;                      /* 1: it uses a GPU, and may share its memory */
   uint8_t nonce[COLLI_NONCE_BYTES]; /* drawn for this communicator, if data is checked */
   uint64_t dev_shm_free;            /* bytes for shared memory: see shm_capacity.h */
   uint64_t tmp_free;
