@@ -36,6 +36,7 @@ for name in hwloc hwloc.h openssl; do
 done
 multiarch=/usr/include/$(${CC:-cc} -dumpmachine)
 pmix=$(pkg-config --cflags-only-I pmix | sed 's/-I/-idirafter /g')
+# Kernels that wait for each other are for GPUs only.
 # shellcheck disable=SC2086
-find libcoll transports topology -name "*.c" ! -name "reduce_avx*" -print0 |
+find libcoll transports topology -name "*.c" ! -name "reduce_avx*" ! -path "libcoll/gpu/kernels/meet.c" -print0 |
   xargs -0 -n 8 -P "$(nproc)" $cc $flags -O1 -fsyntax-only -I"$folder/headers" $pmix -idirafter "$multiarch"
