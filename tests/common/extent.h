@@ -17,4 +17,10 @@ static inline int extent(int usual, int all, int sanitized) {
   return getenv("TEST_ALL") ? all : usual;
 }
 
+/* The same for searches of seeds, of which TEST_SEARCH=all asks for more: they take minutes. */
+static inline int extent_seeds(int usual, int all, int sanitized, int searched) {
+  const char *search = getenv("TEST_SEARCH");
+  return search && *search == 'a' ? searched : extent(usual, all, sanitized);
+}
+
 #endif

@@ -211,5 +211,5 @@ Test(faults, each_call_staged) {
 Test(faults, each_call_direct) {
   setenv("COLL_GPU_SLOT_BYTES", "4096", 1);
   setenv("COLL_GPU_MODE", "ordered", 1);
-  run_all(MOST_CALLS_DIRECT, extent(17, 1, 71), true);
+  run_all(MOST_CALLS_DIRECT, extent(17, 3, 71), true);
 }

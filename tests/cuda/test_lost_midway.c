@@ -222,7 +222,7 @@ static int run_thread(coll_comm *comm, int rank, int nranks, void *arg) {
 
 /* Goes through seeds in a mode. */
 static void run(fault what, int mode) {
-  const int seeds = extent(2, 25, 1);
+  const int seeds = extent_seeds(2, 4, 1, 25);
   setenv("COLL_GPU_SLOT_BYTES", "4096", 1);
   for (int seed = 1; seed <= seeds; seed++) {
     scene *s = shared_memory(sizeof(*s));
@@ -259,7 +259,7 @@ Test(lost_midway, aborted) {
 }
 
 Test(lost_midway, aborted_threads) {
-  const int seeds = extent(3, 25, 2);
+  const int seeds = extent_seeds(3, 6, 2, 25);
   setenv("COLL_GPU_SLOT_BYTES", "4096", 1);
   device_use(0);
   device_may_leak();

@@ -119,22 +119,22 @@ static void expect_models(int ranks, int comms, int seeds) {
 }
 
 Test(driver_meet, two_ranks) {
-  expect_models(2, 1, extent(100, 1000, 10));
+  expect_models(2, 1, extent_seeds(100, 100, 10, 1000));
 }
 Test(driver_meet, three_ranks) {
-  expect_models(3, 1, extent(100, 1000, 10));
+  expect_models(3, 1, extent_seeds(100, 100, 10, 1000));
 }
 Test(driver_meet, eight_ranks) {
-  expect_models(8, 1, extent(100, 300, 3));
+  expect_models(8, 1, extent_seeds(100, 100, 3, 300));
 }
 Test(driver_meet, nine_ranks) {
-  expect_models(9, 1, extent(100, 300, 3));
+  expect_models(9, 1, extent_seeds(100, 100, 3, 300));
 }
 Test(driver_meet, twelve_ranks) {
-  expect_models(PARTIES, 1, extent(10, 100, 3));
+  expect_models(PARTIES, 1, extent_seeds(10, 10, 3, 100));
 }
 Test(driver_meet, communicators_at_once) {
-  expect_models(3, MOST_COMMS, extent(20, 200, 3));
+  expect_models(3, MOST_COMMS, extent_seeds(20, 20, 3, 200));
 }
 
 /* ---- graphs ---- */
@@ -183,8 +183,8 @@ static int run_graphs(cluster *c) {
 
 Test(driver_meet, graphs) {
   for (int ranks = 2; ranks <= 4; ranks++) {
-    expect_rounds(run_graphs, "weak", ranks, 1, extent(10, 100, 2));
-    expect_rounds(run_graphs, "races", ranks, 1, extent(10, 100, 2));
+    expect_rounds(run_graphs, "weak", ranks, 1, extent_seeds(10, 10, 2, 100));
+    expect_rounds(run_graphs, "races", ranks, 1, extent_seeds(10, 10, 2, 100));
   }
 }
 

@@ -111,7 +111,7 @@ static void processes(void (*work)(party *, board *), int ranks, bool killed) {
 
 /* With several seeds, also where memory is weak. Processes have no race detector in common. */
 static void expect_processes(void (*work)(party *, board *), bool killed) {
-  for (int seed = 1; seed <= extent(10, 100, 3); seed++) {
+  for (int seed = 1; seed <= extent_seeds(10, 10, 3, 100); seed++) {
     char number[16];
     snprintf(number, sizeof(number), "%d", seed);
     setenv("GPU_SEED", number, 1);

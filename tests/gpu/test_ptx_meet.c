@@ -61,16 +61,16 @@ static void expect_ranks(int ranks, int seeds) {
 }
 
 Test(ptx_meet, two_ranks) {
-  expect_ranks(2, extent(100, 1000, 30));
+  expect_ranks(2, extent_seeds(100, 100, 30, 1000));
 }
 Test(ptx_meet, three_ranks) {
-  expect_ranks(3, extent(100, 1000, 30));
+  expect_ranks(3, extent_seeds(100, 100, 30, 1000));
 }
 Test(ptx_meet, eight_ranks) {
-  expect_ranks(8, extent(100, 1000, 10));
+  expect_ranks(8, extent_seeds(100, 100, 10, 1000));
 }
 Test(ptx_meet, nine_ranks) {
-  expect_ranks(9, extent(100, 1000, 10));
+  expect_ranks(9, extent_seeds(100, 100, 10, 1000));
 }
 Test(ptx_meet, more_ranks_than_threads) {
   expect_ranks(MEET_RANKS, extent(3, 10, 2));
@@ -81,7 +81,8 @@ static const uint32_t epochs[] = {UINT32_MAX - 3, INT32_MAX - 3u};
 Test(ptx_meet, epochs_wrap_around) {
   for (int i = 0; i < 2; i++)
     for (int ranks = 2; ranks <= 5; ranks++)
-      expect_order(ranks % 2 ? GPU_WEAK : GPU_RACES, ranks, extent(20, 100, 5), epochs[i]);
+      expect_order(ranks % 2 ? GPU_WEAK : GPU_RACES, ranks, extent_seeds(20, 20, 5, 100),
+                   epochs[i]);
 }
 
 /* ---- ranks that never come ---- */
@@ -142,7 +143,7 @@ static const char *with_absent(const ptx_module *m, const meet_setup *setup) {
 Test(ptx_meet, the_host_releases_ranks) {
   static const int ranks[] = {3, 9, MEET_RANKS};
   ptx_module *m = meet_module(NULL);
-  for (int i = 0; i < 3 * extent(6, 40, 3); i++) {
+  for (int i = 0; i < 3 * extent_seeds(6, 6, 3, 40); i++) {
     const meet_setup setup = {.model = (gpu_model)(i / 3 % 3),
                               .seed = (uint64_t)i,
                               .ranks = ranks[i % 3],
@@ -185,7 +186,7 @@ Test(ptx_meet, released_by_one_thread) {
  * are right. */
 Test(ptx_meet, released_at_any_time) {
   ptx_module *m = meet_module(NULL);
-  for (int seed = 1; seed <= extent(60, 600, 10); seed++) {
+  for (int seed = 1; seed <= extent_seeds(60, 60, 10, 600); seed++) {
     const meet_setup setup = {.model = seed % 2 ? GPU_WEAK : GPU_PLAIN,
                               .seed = (uint64_t)seed,
                               .ranks = 2 + seed % 7,
