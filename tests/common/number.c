@@ -60,18 +60,23 @@ static int64_t far_index(int index) {
   return ((int64_t)index - 4) * ((1ll << 33) - 1);
 }
 
-/* Writes the number and the index of a LOC element; padding is 0, as in results. */
+/* Writes the number and the index of a LOC element, at any address; padding is 0, as in results. */
 static void store_loc(void *element, coll_type type, int value, int index) {
-  int64_t far = far_index(index);
+  const int64_t far = far_index(index);
+  const float real = (float)value;
+  const coll_int32_loc i32 = {value, index};
+  const coll_int64_loc i64 = {value, far};
+  const coll_float32_loc f32 = {real, index};
+  const coll_float64_loc f64 = {value, far};
   memset(element, 0, coll_type_bytes(type));
   if (type == COLL_INT32_LOC)
-    *(coll_int32_loc *)element = (coll_int32_loc){value, index};
+    memcpy(element, &i32, sizeof(i32));
   else if (type == COLL_INT64_LOC)
-    *(coll_int64_loc *)element = (coll_int64_loc){value, far};
+    memcpy(element, &i64, sizeof(i64));
   else if (type == COLL_FLOAT32_LOC)
-    *(coll_float32_loc *)element = (coll_float32_loc){(float)value, index};
+    memcpy(element, &f32, sizeof(f32));
   else if (type == COLL_FLOAT64_LOC)
-    *(coll_float64_loc *)element = (coll_float64_loc){value, far};
+    memcpy(element, &f64, sizeof(f64));
   else
     memcpy((char *)element + 8, &far, 8);
   if (type == COLL_INT32_LOC64)
