@@ -172,7 +172,7 @@ coll_status perf_launch_all(const perf_bench *b, const perf_graph *graph, int la
 
 /* Runs the first operations of a measurement, in a graph if it has one, and waits for them. */
 static coll_status run(const perf_bench *b, bool in_place, int count) {
-  perf_graph graph = {NULL, NULL};
+  perf_graph graph = {NULL, NULL, NULL};
   if (!b->options->launches)
     return perf_run_all(b, in_place, count);
   coll_status status = perf_capture(b, in_place, count, &graph);

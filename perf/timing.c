@@ -27,7 +27,7 @@ static coll_status prepare(const perf_bench *b, bool in_place, int iters, perf_g
 
 coll_status perf_time(const perf_bench *b, bool in_place, int iters, double *seconds) {
   const int launches = b->options->launches;
-  perf_graph graph = {NULL, NULL};
+  perf_graph graph = {NULL, NULL, NULL};
   coll_status status = prepare(b, in_place, iters, &graph);
   if (status == COLL_OK)
     status = coll_barrier(b->comm);
@@ -48,7 +48,7 @@ static int by_time(const void *a, const void *b) {
 
 coll_status perf_time_each(const perf_bench *b, bool in_place, int count, double *us) {
   const int iters = b->line->iters, share = b->options->launches ? iters : 1;
-  perf_graph graph = {NULL, NULL};
+  perf_graph graph = {NULL, NULL, NULL};
   coll_status status = prepare(b, in_place, iters, &graph);
   if (status == COLL_OK)
     status = coll_barrier(b->comm);
