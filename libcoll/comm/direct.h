@@ -21,9 +21,8 @@ typedef enum colli_gpu_mode {
 
 /* Words in pinned memory by which the host and this rank's streams know of each other. */
 typedef struct colli_direct_words {
-  _Alignas(64) uint32_t stopped; /* by the host: not 0: streams go on without the others, and write
-                                    into no slot any more */
-  _Alignas(64) uint32_t abort;   /* by the host: not 0: whoever spins gives up */
+  _Alignas(64) uint32_t stopped; /* by the host: not 0: streams go on without the others: who spins
+                                    gives up, and nobody writes into a slot any more */
   _Alignas(64) uint32_t arrived; /* by kernels: the last meet to which a stream came, */
   _Alignas(64) uint32_t left;    /* and that all ranks came to */
   _Alignas(64) uint32_t ended[COLLI_DIRECT_ENDS]; /* by streams: a call with this remainder has */

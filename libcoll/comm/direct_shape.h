@@ -15,7 +15,8 @@ typedef struct colli_direct_shape {
   colli_coll coll;
   size_t nranks;
   size_t slot_bytes;
-  bool tree; /* it combines in the order of one tree, not from left to right */
+  bool tree; /* it combines in the order of one tree, not from left to right; */
+  bool wide; /* and in float32 what is shorter */
 } colli_direct_shape;
 
 /* How many blocks a rank puts into its slot. */

@@ -15,7 +15,7 @@
 
 /* ---- make and free --------------------------------------------------------------------------- */
 
-/* Takes memory for what kernels do not reach. */
+/* Takes memory for what kernels do not reach, and for addresses that are not their arguments. */
 static coll_status take_memory(colli_direct_call *it, coll_error *error) {
   coll_comm *comm = it->comm;
   const size_t beyond = comm->nranks > COLL_GPU_PLACES ? (size_t)comm->nranks - COLL_GPU_PLACES : 0;
@@ -34,13 +34,14 @@ static coll_status take_memory(colli_direct_call *it, coll_error *error) {
   return COLL_OK;
 }
 
-coll_status colli_direct_call_make(coll_comm *comm, coll_request *request, int device, bool primary,
+coll_status colli_direct_call_make(coll_comm *comm, coll_request *request,
+                                   const colli_direct_shape *shape, int device, bool primary,
                                    colli_direct_call *it) {
   const colli_gpu_peers *peers = comm->direct->peers;
   const colli_call *call = request->kept;
   const size_t elem = colli_direct_elem(call);
   coll_error error = COLL_ERROR_INIT;
-  *it = (colli_direct_call){.comm = comm, .request = request, .call = call};
+  *it = (colli_direct_call){.comm = comm, .request = request, .call = call, .shape = *shape};
   if (!primary)
     return colli_comm_refuse(comm, COLL_ERR_INVALID_USAGE, call->name,
                              "the stream is not one of GPU %d's primary context, which the "
@@ -59,7 +60,6 @@ coll_status colli_direct_call_make(coll_comm *comm, coll_request *request, int d
     it->writes = 0;
   it->reads *= elem;
   it->writes *= elem;
-  (void)colli_direct_takes(comm, call, &it->shape); /* it does */
   it->piece = colli_direct_piece(&it->shape);
   const size_t most = colli_direct_longest(it);
   it->rounds = most > 0 ? (most + it->piece - 1) / it->piece : 1;
@@ -88,6 +88,7 @@ coll_status colli_direct_call_settle(colli_direct_call *it, colli_gpu_passage *p
   const size_t most = colli_direct_longest(it);
   const bool captured = passage->captured;
   it->way = colli_direct_way(direct, captured);
+  direct->has_graphs |= captured;
   it->waits = waits;
   it->first = direct->meets + 1;
   it->number = direct->calls;

@@ -41,11 +41,12 @@ typedef struct colli_direct_call {
 bool colli_direct_takes(const coll_comm *comm, const colli_call *call, colli_direct_shape *shape);
 
 /*
- * Describes a call on comm->direct in a stream of a device, and of its primary context or not, and
- * takes memory for it. Errors, recorded: NO_MEMORY, SYSTEM,
- * INVALID_USAGE (another device or context).
+ * Describes a call of a shape on comm->direct in a stream of a device, and of its primary context
+ * or not, and takes memory for it. Errors, recorded: NO_MEMORY, SYSTEM, INVALID_USAGE (another
+ * device or context).
  */
-coll_status colli_direct_call_make(coll_comm *comm, coll_request *request, int device, bool primary,
+coll_status colli_direct_call_make(coll_comm *comm, coll_request *request,
+                                   const colli_direct_shape *shape, int device, bool primary,
                                    colli_direct_call *it);
 void colli_direct_call_free(colli_direct_call *it);
 

@@ -127,8 +127,7 @@ void colli_direct_free_meets(colli_direct *direct, colli_gpu *gpu, int device, b
   colli_gpu_leave(gpu, &before);
 }
 
-colli_gpu_mode colli_direct_way(colli_direct *direct, bool captured) {
-  direct->has_graphs |= captured;
+colli_gpu_mode colli_direct_way(const colli_direct *direct, bool captured) {
   const bool asks_host = captured || (direct->mode == COLLI_GPU_MEET && direct->has_graphs);
   return asks_host ? COLLI_GPU_ORDERED : direct->mode;
 }
@@ -143,7 +142,7 @@ static coll_status put_spin(colli_direct *direct, const colli_gpu_passage *passa
   struct coll_gpu_meet meet = {.more_there = direct->there ? (uint64_t)direct->there->memory : 0,
                                .here = peers->area[peers->rank],
                                .state = colli_gpu_peers_state(peers),
-                               .abort = (uint64_t)&words->abort,
+                               .abort = (uint64_t)&words->stopped,
                                .arrived = (uint64_t)&words->arrived,
                                .left = (uint64_t)&words->left,
                                .rank = (uint32_t)peers->rank,
@@ -235,7 +234,5 @@ uint64_t colli_direct_guard(const colli_direct *direct, colli_gpu_mode way) {
 }
 
 void colli_direct_stop(colli_direct *direct) {
-  colli_direct_words *words = colli_direct_words_of(direct);
-  __atomic_store_n(&words->stopped, 1u, __ATOMIC_RELEASE);
-  __atomic_store_n(&words->abort, 1u, __ATOMIC_RELEASE);
+  __atomic_store_n(&colli_direct_words_of(direct)->stopped, 1u, __ATOMIC_RELEASE);
 }

@@ -17,8 +17,7 @@
 #include "libcoll/comm/comm.h"
 #include "libcoll/gpu/passage.h"
 
-/* Makes this rank's events and tells them in its offer, if there may be a use for them. The device
- * is entered. Errors: SYSTEM. */
+/* Makes this rank's events and tells them in its offer. The device is entered. Errors: SYSTEM. */
 coll_status colli_direct_make_events(colli_direct *direct, const colli_cuda *cuda, int device,
                                      colli_gpu_offer *offer, coll_error *error);
 
@@ -40,7 +39,7 @@ static inline unsigned colli_direct_place(colli_gpu_mode way, bool captured, uns
 }
 
 /* How a call meets: the communicator's mode, or ORDERED. */
-colli_gpu_mode colli_direct_way(colli_direct *direct, bool captured);
+colli_gpu_mode colli_direct_way(const colli_direct *direct, bool captured);
 
 /*
  * Puts a meet into the stream; the thread has let others in (colli_call_pause()). With MEET it

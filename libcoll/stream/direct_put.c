@@ -43,11 +43,10 @@ static coll_status put_kernel(const colli_direct_round *r, coll_op op, const uin
                               uint32_t count, uint64_t to, size_t bytes, uint64_t guard) {
   const colli_direct_call *it = r->it;
   const coll_type type = (coll_type)it->call->type;
-  const bool wide = it->comm->calls.accumulate == COLL_ACCUMULATE_FLOAT32;
   void *table = take_addresses(r, colli_gpu_fold_words(count, 1) * sizeof(uint64_t));
   const colli_gpu_fold_call call = {.type = type,
                                     .op = op,
-                                    .wide = wide && colli_gpu_folds(type, op, true),
+                                    .wide = it->shape.wide,
                                     .nranks = it->comm->nranks,
                                     .ninputs = count,
                                     .noutputs = 1,

@@ -46,6 +46,7 @@ bool colli_direct_takes(const coll_comm *comm, const colli_call *call, colli_dir
   if (plan.checks_finite)
     return false;
   if (colli_reduces(call->coll)) {
+    shape->wide = plan.widened;
     shape->tree = plan.order == COLLI_ORDER_TREE && comm->nranks > 2;
     if (plan.user ||
         (shape->tree && plan.widened) || /* whose results would be rounded on the way */

@@ -51,43 +51,44 @@ static coll_status stage(stream_batch *batch) {
   return status;
 }
 
+/* Refuses a batch for a reason that names no operation. */
+static coll_status refuse(coll_comm *comm, const char *name, coll_error *reason) {
+  snprintf(reason->operation, sizeof(reason->operation), "%s", name);
+  return colli_comm_refuse_as(comm, reason);
+}
+
 /* Makes what a call in GPU memory needs. */
-static coll_status prepare_direct(stream_batch *batch) {
+static coll_status prepare_direct(stream_batch *batch, const colli_direct_shape *shape) {
   coll_comm *comm = batch->comm;
   const colli_gpu_passage *passage = &batch->passage;
   bool primary = false;
   coll_error error = COLL_ERROR_INIT;
   if (colli_gpu_is_primary(comm->gpu, passage->device, passage->context, &primary, &error) !=
       COLL_OK)
-    return colli_comm_refuse_as(comm, &error);
-  return colli_direct_call_make(comm, batch->calls[0].request, passage->device, primary,
+    return refuse(comm, batch->calls[0].request->kept->name, &error);
+  return colli_direct_call_make(comm, batch->calls[0].request, shape, passage->device, primary,
                                 &batch->direct);
 }
 
 /* Makes what the calls of a batch need, and a passage. */
-static coll_status prepare(stream_batch *batch, void *stream) {
+static coll_status prepare(stream_batch *batch, const colli_direct_shape *shape, void *stream) {
   coll_comm *comm = batch->comm;
-  const colli_call *call = batch->calls[0].request->kept;
+  const char *name = batch->calls[0].request->kept->name;
   coll_error error = COLL_ERROR_INIT;
   batch->stops = 1;
-  if (colli_gpu_passage_open(comm->gpu, stream, &batch->passage, &error) != COLL_OK) {
-    snprintf(error.operation, sizeof(error.operation), "%s", call->name);
-    return colli_comm_refuse_as(comm, &error);
-  }
+  if (colli_gpu_passage_open(comm->gpu, stream, &batch->passage, &error) != COLL_OK)
+    return refuse(comm, name, &error);
   batch->passage.on_reached = colli_batch_wake;
   batch->passage.arg = batch;
   if (batch->in_gpu)
-    return prepare_direct(batch);
+    return prepare_direct(batch, shape);
   coll_status status = stage(batch);
   if (status != COLL_OK)
     return status;
   colli_call_pause(comm); /* the driver may wait for kernels that wait for other ranks */
   status = colli_gpu_passage_take_answer(&batch->passage, &error);
   colli_call_resume(comm);
-  if (status == COLL_OK)
-    return COLL_OK;
-  snprintf(error.operation, sizeof(error.operation), "%s", call->name);
-  return colli_comm_refuse_as(comm, &error);
+  return status == COLL_OK ? COLL_OK : refuse(comm, name, &error);
 }
 
 /* Puts the calls and their end into the stream. */
@@ -128,10 +129,10 @@ static coll_status submit(stream_batch *batch, coll_error *error) {
   return status;
 }
 
-/* Puts the calls of persistent requests, which it takes over, into a stream. in_gpu: it is one that
- * is not staged. */
-static coll_status enqueue(coll_comm *comm, coll_request **requests, int count, bool in_gpu,
-                           void *stream) {
+/* Puts the calls of persistent requests, which it takes over, into a stream. shape: of one that is
+ * not staged; else NULL. */
+static coll_status enqueue(coll_comm *comm, coll_request **requests, int count,
+                           const colli_direct_shape *shape, void *stream) {
   coll_error error = COLL_ERROR_INIT;
   const char *name = requests[0]->kept->name;
   stream_batch *batch = calloc(1, sizeof(*batch) + (size_t)count * sizeof(*batch->calls));
@@ -141,17 +142,17 @@ static coll_status enqueue(coll_comm *comm, coll_request **requests, int count, 
     return colli_comm_refuse(comm, COLL_ERR_NO_MEMORY, name, "out of memory for %d calls", count);
   }
   batch->comm = comm;
-  batch->in_gpu = in_gpu;
+  batch->in_gpu = shape != NULL;
   batch->count = count;
   for (int i = 0; i < count; i++)
     batch->calls[i].request = requests[i];
   colli_batches_free_released(comm->streams);
   coll_status status = COLL_OK;
-  if (in_gpu && colli_direct_way(comm->direct, false) == COLLI_GPU_MEET &&
+  if (shape && colli_direct_way(comm->direct, false) == COLLI_GPU_MEET &&
       colli_streams_unstarted(comm))
     status = colli_comm_await_streams(comm, name); /* this one may meet at once */
   if (status == COLL_OK)
-    status = prepare(batch, stream);
+    status = prepare(batch, shape, stream);
   if (status != COLL_OK) {
     colli_batch_free(batch);
     return status;
@@ -161,8 +162,7 @@ static coll_status enqueue(coll_comm *comm, coll_request **requests, int count, 
     return COLL_OK;
   if (status != COLL_ERR_INVALID_USAGE)
     return colli_gpu_fail_comm(comm, name, &error);
-  snprintf(error.operation, sizeof(error.operation), "%s", name);
-  return colli_comm_refuse_as(comm, &error);
+  return refuse(comm, name, &error);
 }
 
 /* ---- calls ----------------------------------------------------------------------------------- */
@@ -229,18 +229,23 @@ static coll_status add_to_group(coll_comm *comm, coll_request *request, void *st
   return COLL_OK;
 }
 
+/* Puts a call alone into a stream. */
+static coll_status enqueue_one(coll_comm *comm, coll_request *request, void *stream) {
+  colli_direct_shape shape;
+  const bool in_gpu = colli_direct_takes(comm, request->kept, &shape);
+  return enqueue(comm, &request, 1, in_gpu ? &shape : NULL, stream);
+}
+
 coll_status colli_stream_call(coll_comm *comm, const colli_call *call, void *stream,
                               colli_keep_fn *keep) {
   colli_group *group = &comm->calls.group;
-  colli_direct_shape shape;
   coll_request *request = NULL;
   coll_status status = get_ready(comm, call->name);
   if (status == COLL_OK)
     status = keep(comm, call, &request);
   if (status == COLL_OK)
-    status = group->depth > 0 ? add_to_group(comm, request, stream)
-                              : enqueue(comm, &request, 1,
-                                        colli_direct_takes(comm, request->kept, &shape), stream);
+    status =
+        group->depth > 0 ? add_to_group(comm, request, stream) : enqueue_one(comm, request, stream);
   if (group->depth > 0 && group->refused == COLL_OK)
     group->refused = status;
   return status;
@@ -260,10 +265,10 @@ static coll_status enqueue_group(coll_comm *comm, coll_request **requests, int c
       requests[staged++] = request;
     }
   if (staged > 0)
-    status = enqueue(comm, requests, staged, false, stream);
+    status = enqueue(comm, requests, staged, NULL, stream);
   for (int i = staged; i < count; i++) {
     if (status == COLL_OK)
-      status = enqueue(comm, &requests[i], 1, true, stream);
+      status = enqueue_one(comm, requests[i], stream);
     else
       colli_request_put(requests[i]);
   }

@@ -83,9 +83,7 @@ bool colli_batch_has_left(const stream_batch *batch) {
                               batch->direct.number);
 }
 
-/* Whether the stream has come to its next stop, or would have, had it not gone on without the
- * others.
- */
+/* Whether the stream has come to its next stop, or has gone on without the others. */
 static bool has_come(const stream_batch *batch) {
   if (!spins_next(batch))
     return atomic_load(&batch->passage.reached);

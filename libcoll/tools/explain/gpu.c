@@ -17,7 +17,7 @@
 /* How the call moves through slots. */
 static colli_direct_shape shape_of(const question *q, const answer *a, size_t slot_bytes) {
   const bool tree = colli_reduces(q->coll) && a->shape.order == COLLI_ORDER_TREE && q->nranks > 2;
-  return (colli_direct_shape){q->coll, (size_t)q->nranks, slot_bytes, tree};
+  return (colli_direct_shape){q->coll, (size_t)q->nranks, slot_bytes, tree, false};
 }
 
 /* Whether this call is staged also where others are not; then why. */
