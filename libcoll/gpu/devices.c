@@ -136,6 +136,10 @@ colli_pinned *colli_gpu_take_pinned(colli_gpu *gpu, size_t bytes, coll_error *er
   return block;
 }
 
+void colli_gpu_share_pinned(colli_gpu *gpu, colli_pinned *block) {
+  colli_pinned_share(&gpu->pool, block);
+}
+
 void colli_gpu_put_pinned(colli_gpu *gpu, colli_pinned *block) {
   colli_pinned_put(&gpu->pool, block);
 }

@@ -100,6 +100,7 @@ coll_status colli_gpu_copy(colli_gpu *gpu, int device, colli_gpu_direction direc
 /* Memory of the host that devices reach directly, for copies. Any thread. NULL: `error` has the
  * reason, NO_MEMORY or SYSTEM. */
 colli_pinned *colli_gpu_take_pinned(colli_gpu *gpu, size_t bytes, coll_error *error);
+void colli_gpu_share_pinned(colli_gpu *gpu, colli_pinned *block); /* one more puts it back */
 void colli_gpu_put_pinned(colli_gpu *gpu, colli_pinned *block);
 
 #endif

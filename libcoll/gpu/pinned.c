@@ -41,6 +41,7 @@ static colli_pinned *make(const colli_cuda *cuda, int class, colli_cu_result *re
   if (!block)
     return NULL;
   block->class = class;
+  block->owners = 1;
   const unsigned flags = COLLI_CU_MEMHOSTALLOC_PORTABLE | COLLI_CU_MEMHOSTALLOC_DEVICEMAP;
   *result = cuda->mem_host_alloc(&block->memory, (size_t)1 << class, flags);
   if (*result == COLLI_CUDA_SUCCESS)
@@ -62,6 +63,7 @@ colli_pinned *colli_pinned_take(colli_pinned_pool *pool, const colli_cuda *cuda,
   if (block) {
     LIST_REMOVE(block, link);
     LIST_INSERT_HEAD(&pool->used, block, link);
+    block->owners = 1;
   }
   pthread_mutex_unlock(&pool->mutex);
   drop_all(&late, cuda);
@@ -77,10 +79,18 @@ colli_pinned *colli_pinned_take(colli_pinned_pool *pool, const colli_cuda *cuda,
   return block;
 }
 
+void colli_pinned_share(colli_pinned_pool *pool, colli_pinned *block) {
+  pthread_mutex_lock(&pool->mutex);
+  block->owners++;
+  pthread_mutex_unlock(&pool->mutex);
+}
+
 void colli_pinned_put(colli_pinned_pool *pool, colli_pinned *block) {
   pthread_mutex_lock(&pool->mutex);
-  LIST_REMOVE(block, link);
-  LIST_INSERT_HEAD(&pool->free[block->class], block, link);
+  if (--block->owners == 0) {
+    LIST_REMOVE(block, link);
+    LIST_INSERT_HEAD(&pool->free[block->class], block, link);
+  }
   pthread_mutex_unlock(&pool->mutex);
 }
 

@@ -19,6 +19,7 @@ typedef struct colli_pinned {
   LIST_ENTRY(colli_pinned) link; /* among those of its class that are free, or all in use */
   void *memory;
   int class;
+  int owners; /* while it is in use */
 } colli_pinned;
 
 LIST_HEAD(colli_pinned_list, colli_pinned);
@@ -39,7 +40,10 @@ typedef struct colli_pinned_pool {
 colli_pinned *colli_pinned_take(colli_pinned_pool *pool, const colli_cuda *cuda, size_t bytes,
                                 colli_cu_result *result);
 
-/* Returns it. Does not call the driver, which may wait for streams. */
+/* One more will return a block that is in use. */
+void colli_pinned_share(colli_pinned_pool *pool, colli_pinned *block);
+
+/* Returns it; it is free when all have. Does not call the driver, which may wait for streams. */
 void colli_pinned_put(colli_pinned_pool *pool, colli_pinned *block);
 
 /* Frees all blocks, also those in use. If there are any, a context is current. */
