@@ -8,7 +8,8 @@ import steps as steps_
 import verify
 
 MIB = 1 << 20
-SIZES, SIZES_SMALL = [8, 65536, MIB, 16 * MIB, 256 * MIB], [8, 65536]
+SIZES, SIZES_SMALL = [8, 65536, MIB, 16 * MIB, 256 * MIB], [8, 16384]
+SHORT = 4096  # up to this size the launches count, above the bytes
 ROUNDS, LIMIT_S = 5, 90
 # mode -> the least part of a copy's speed that an all-reduce of 256 MiB must have (issue 19).
 COPY_FLOORS, COPY_BYTES = {"meet": 0.90, "ordered": 0.80}, 256 * MIB
@@ -151,8 +152,8 @@ def tables(rounds, all_series, sizes):
             rows.append({"series": name, "mode": mode, "ranks": ranks, "as": how, "calls": calls, "bytes": size,
                          "us": median(rounds, *key), "in_place_us": median(rounds, name + ", in place", ranks, size),
                          "copy_us": median(rounds, limit, ranks, size),
-                         "of_copy": median_ratio(rounds, (limit, ranks, size), key),
-                         "launches": median_ratio(rounds, key, ("launch_event", 0, 0)),
+                         "of_copy": median_ratio(rounds, (limit, ranks, size), key) if size > SHORT else None,
+                         "launches": median_ratio(rounds, key, ("launch_event", 0, 0)) if size <= SHORT else None,
                          "nccl_us": median(rounds, "nccl", ranks, size),
                          "of_nccl": median_ratio(rounds, ("nccl", ranks, size), key)})
     return rows

@@ -49,7 +49,7 @@ def layouts(gpus, small):
 def plan(gpus, small):
     """All runs, the most telling first: what is measured, and with which options."""
     sizes = ["-b", SIZES_SMALL if small else SIZES, "-n", "2", "-w", "1", "-r", "-1"]
-    types = ["-d", "all", "-o", "all", "-b", "300" if small else "300,64K", "-n", "1", "-w", "0"]
+    types = ["-d", "all", "-o", "all", "-b", "300,300" if small else "300,64K", "-n", "1", "-w", "0"]
     spots = list(layouts(gpus, small))
     for calls in ("stream", "graph"):
         for spot in spots:
