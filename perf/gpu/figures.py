@@ -47,7 +47,7 @@ class Figures:
         self.sizes = SIZES_SMALL if small else SIZES
         self.series = list(series(gpus, small))
         self.small, self.library = small, library
-        self.rounds, self.given_up, self.nccl_version = [], set(), None
+        self.rounds, self.given_up, self.nccl_version, self.longest = [], set(), None, 0.0
 
     def measure(self, name, command, env):
         """Runs a command of a round, unless it failed in an earlier one."""
@@ -116,17 +116,18 @@ class Figures:
             self.nccl_version = line["version"]
             times["nccl", line["ranks"], line["bytes"]] = line["us"]
 
-    def run(self):
-        """Rounds, until the time is over."""
-        longest = 0.0
-        while len(self.rounds) < (1 if self.small else ROUNDS) and self.steps.left() > 1.2 * longest + 2:
-            start, times = time.monotonic(), {}
-            self.limits(times)
-            for one in self.series:
-                self.libcoll(times, one)
-            self.nccl(times)
-            self.rounds.append(times)
-            longest = max(longest, time.monotonic() - start)
+    def round(self):
+        """Measures all once more; false if the rounds are done, or there is no time for another one."""
+        if len(self.rounds) >= (1 if self.small else ROUNDS) or self.steps.left() < 1.2 * self.longest + 2:
+            return False
+        start, times = time.monotonic(), {}
+        self.limits(times)
+        for one in self.series:
+            self.libcoll(times, one)
+        self.nccl(times)
+        self.rounds.append(times)
+        self.longest = max(self.longest, time.monotonic() - start)
+        return True
 
 
 def median(rounds, *key):

@@ -11,16 +11,19 @@ PROGRAMS = {"coll_perf": "bin/coll_perf", "collrun": "bin/collrun", "coll_topo":
 # What a build needs: how to find it, and Debian's package.
 NEEDED = [(["cc", "gcc", "clang"], "build-essential"), (["c++", "g++", "clang++"], "build-essential"),
           (["cmake"], "cmake"), (["make", "ninja"], "build-essential"), (["pkg-config"], "pkg-config")]
-LIBRARIES = [("hwloc", "libhwloc-dev"), ("openssl", "libssl-dev")]
+LIBRARIES = [("hwloc", "hwloc.h", "libhwloc-dev"), ("openssl", "openssl/ssl.h", "libssl-dev")]
 BUILD_S = 300
 
 
 def missing():
     """Packages without which nothing can be built."""
     packages = [package for names, package in NEEDED if not any(map(shutil.which, names))]
-    if shutil.which("pkg-config"):
-        packages += [package for name, package in LIBRARIES
-                     if subprocess.run(["pkg-config", "--exists", name], check=False).returncode != 0]
+    for name, header, package in LIBRARIES:
+        if shutil.which("pkg-config"):
+            there = subprocess.run(["pkg-config", "--exists", name], check=False).returncode == 0
+        else:
+            there = os.path.exists(os.path.join("/usr/include", header))
+        packages += [] if there else [package]
     return list(dict.fromkeys(packages))
 
 

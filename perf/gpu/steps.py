@@ -6,7 +6,7 @@ import subprocess
 import time
 
 TAIL = 2000     # characters of a failed step's output that are kept
-RESERVE_S = 5   # for what is written at the end
+RESERVE_S = 15  # for what is written at the end, and for what does not die at once
 
 
 class Steps:
@@ -32,8 +32,8 @@ class Steps:
         print(f"{status:>9}  {part}: {name}" + (f" ({why.splitlines()[-1]})" if why else ""), flush=True)
         return record
 
-    def run(self, part, name, command, limit, env=None, until=None):
-        """Runs a command; returns its record, and what it wrote to both outputs."""
+    def run(self, part, name, command, limit, env=None, until=None, accept=0):
+        """Runs a command, whose exit status must be `accept`; returns its record, and what it wrote to both outputs."""
         allowed = min(limit, self.left(), until - time.monotonic() if until else limit)
         words = " ".join([f"{key}={value}" for key, value in (env or {}).items()] + command)
         if allowed < 1:
@@ -41,12 +41,10 @@ class Steps:
         start = time.monotonic()
         ended, out, err = execute(command, {**self.env, **(env or {})}, allowed)
         seconds = round(time.monotonic() - start, 2)
-        status = "passed" if ended == 0 else "failed"
-        why = "" if ended == 0 else f"after {allowed:.0f} s it was killed" if ended is None else last_words(ended, err or out)
-        record = self.add(part, name, status, why, command=words, seconds=seconds)
-        if ended != 0:
-            record["output"] = (out + err)[-TAIL:]
-        return record, (out, err)
+        if ended == accept:
+            return self.add(part, name, "passed", command=words, seconds=seconds), (out, err)
+        why = f"after {allowed:.0f} s it was killed" if ended is None else last_words(ended, err or out)
+        return self.add(part, name, "failed", why, command=words, seconds=seconds, output=(out + err)[-TAIL:]), (out, err)
 
     def fail(self, record, why, text=""):
         """A step that seemed to pass did not."""

@@ -29,6 +29,7 @@ verified = {(one["mode"], one["as"], one["calls"]) for one in run["verified"]}
 assert verified >= {("meet", "threads", "stream"), ("ordered", "processes", "graph"), ("spin", "threads", "stream"),
                     ("spin", "processes", "graph"), ("staged", "threads", "blocking")}, verified
 assert any(one["what"] == "all types and operations" for one in run["verified"]), run["verified"]
+assert {one["mode"] for one in run["verified"] if "killed" in one["what"]} == {"ordered"}, run["verified"]
 rows = {(row["mode"], row["as"], row["calls"], row["bytes"]): row for row in run["figures"]}
 for mode, how in ("meet", "threads"), ("ordered", "processes"), ("spin", "processes"), ("spin", "threads"):
     short, long = rows[mode, how, "stream", 8], rows[mode, how, "stream", 16384]
@@ -66,14 +67,14 @@ BUILD=$out refuse "no programs" "BUILD has no bin/coll_perf" "$run" --out "$out/
 # Failed and endless steps are recorded, and the others run. Ratios, floors and results are judged.
 PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$SOURCE/perf/gpu python3 - <<'END_PYTHON' || failed=1
 import os
-import figures, page, steps, verify
-run = steps.Steps(30, dict(os.environ))
+import figures, lost, page, steps, verify
+run = steps.Steps(45, dict(os.environ))
 ends = [run.run("part", name, command, limit)[0] for name, command, limit in (
     ("fails", ["sh", "-c", "echo why >&2; exit 3"], 9), ("endless", ["sleep", "100"], 1),
     ("absent", ["/no/program"], 9), ("works", ["true"], 9))]
 assert [one["status"] for one in ends] == ["failed", "failed", "failed", "passed"], ends
 assert ends[0]["why"] == "status 3: why" and "killed" in ends[1]["why"], ends
-assert steps.Steps(5, {}).run("part", "late", ["true"], 9)[0]["status"] == "left out"
+assert steps.Steps(15, {}).run("part", "late", ["true"], 9)[0]["status"] == "left out"
 
 big, launch = figures.COPY_BYTES, ("launch_event", 0, 0)
 name = figures.label("meet", 2, "threads", "stream")
@@ -93,6 +94,10 @@ assert verify.problem(right, said, "meet", 2) is None
 assert "3 tables" in verify.problem(right, said, "meet", 3)
 assert "mode meet instead of spin" in verify.problem(right, said, "spin", 2)
 assert "staged" in verify.problem(right + "staged through host memory", "", "meet", 2)
+dead = "coll_perf: rank {}: COLL_ERR_PEER_LOST: rank 1 (host a, pid 2) is lost\n"
+assert lost.problem(said + "\n" + dead.format(0) + dead.format(2), "meet", 3) is None
+assert "1 of 2" in lost.problem(said + "\n" + dead.format(0) * 2, "meet", 3)
+assert "instead of spin" in lost.problem(said + "\n" + dead.format(0) + dead.format(2), "spin", 3)
 assert page.size(8) == "8 B" and page.size(big) == "256 MiB" and page.number(None) == "-"
 END_PYTHON
 exit $failed
