@@ -89,7 +89,8 @@ class Figures:
         name = label(mode, ranks, how, calls)
         path = os.path.join(self.out, "perf.json")
         check = "1" if not self.rounds else "0"
-        words = ["allreduce", "-b", ",".join(map(str, self.sizes)), "-c", check, "--json", path, *verify.CALLS[calls]]
+        words = ["allreduce", "-b", ",".join(map(str, self.sizes)), "-c", check, "--json", path, "-T", "20",
+                 *verify.CALLS[calls]]
         if self.small:
             words += ["-n", "4", "-w", "1"]
         command = verify.command_of(self.programs, ranks, how, words)

@@ -23,9 +23,9 @@ def problem(text, mode, ranks):
 
 def run(steps, programs, gpus, small):
     """Kills a rank in each mode of processes; returns what happened."""
-    found, ranks = [], 3
+    found = []
     after = KILLED_AFTER_S_SMALL if small else KILLED_AFTER_S
-    for mode, env in [("ordered", verify.one_gpu())] + ([("spin", {})] if gpus >= ranks else []):
+    for mode, ranks, env in [("ordered", 3, verify.one_gpu())] + ([("spin", min(gpus, 3), {})] if gpus > 1 else []):
         words = ["allreduce", "-b", "64", "-e", "64", "-n", "100000000", "-w", "0", "-c", "0", "-T", str(DEADLINE_S)]
         perf = [programs["coll_perf"], *words, "--memory", "cuda"]
         command = [programs["collrun"], "--keep-going", "-n", str(ranks), "sh", "-c", SHELL.format(LOST, after), "sh", *perf]

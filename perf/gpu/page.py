@@ -49,7 +49,7 @@ def floors(result):
     """What issue 19 asks for."""
     says = {True: "met", False: "**not met**", None: "not judged"}
     rows = [[one["series"], size(one["bytes"]), number(one["value"]), f"{one['floor']:.2f} {one['kind']}",
-             says[one["met"]]] for one in result["floors"]]
+             "not measured" if one["value"] is None else says[one["met"]]] for one in result["floors"]]
     if not rows:
         return []
     lines = ["## Floors", "", "At 256 MiB, at least so much of a copy's speed; at 8 B, at most so many launches.", ""]

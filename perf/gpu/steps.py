@@ -55,8 +55,8 @@ class Steps:
 
 
 def last_words(status, text):
-    """Why a command failed: its last line that is not empty."""
-    lines = [line for line in text.splitlines() if line.strip()]
+    """Why a command failed: its last line that says something, and is not only information."""
+    lines = [line for line in text.splitlines() if line.strip() and "] info: " not in line]
     return f"status {status}: {lines[-1][:300] if lines else 'no message'}"
 
 
