@@ -14,6 +14,7 @@
 #include "libcoll/stream/direct_meet.h"
 
 #define LEAVE_NS COLLI_NS_PER_S /* how long a destroy waits for the others' */
+#define WORDS    64             /* for calls that are open at a time, pinned ahead */
 
 /* What each rank says once it has tried to map the others' areas. */
 typedef struct verdict {
@@ -71,6 +72,8 @@ static coll_status make_part(const coll_comm *comm, colli_direct *direct, colli_
   if (status == COLL_OK)
     status = colli_gpu_peers_open(comm->gpu, device, comm->rank, comm->nranks, slot_bytes,
                                   &direct->peers, offer, error);
+  if (status == COLL_OK)
+    status = colli_gpu_reserve_words(comm->gpu, WORDS, error);
   if (status != COLL_OK)
     return status;
   colli_gpu_thread before;

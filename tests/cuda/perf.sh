@@ -86,7 +86,7 @@ assert line["iters"] == 64 and half["wrong"] == 0 and 0 < half["min_us"] <= half
 END_PYTHON
 done
 # A driver that allocates, and makes graphs, only when all streams of the process are idle.
-for mode in spin meet; do
+for mode in spin meet ordered; do
   export COLL_GPU_MODE=$mode GPU_DEVICES=3
   [ $mode != meet ] || GPU_DEVICES=1
   for calls in 0 2; do
