@@ -11,7 +11,7 @@
 
 #include "extent.h"
 #include "libcoll/gpu/programs.h"
-#include "libcoll/gpu/ptx.h"
+#include "libcoll/gpu/code.h"
 #include "tests/gpu/driver/use.h"
 
 enum { LIMIT_S = 60, BEGUN = 4 /* calls of the driver that begin() makes */ };
@@ -56,7 +56,7 @@ static coll_status sum(const use *u, const colli_gpu_programs *programs, uint32_
 
 /* Whether a text is one of those in the library. */
 static bool is_embedded(const char *text) {
-  for (int i = 0; i < COLLI_GPU_PTX_COUNT; i++)
+  for (int i = 0; i < COLLI_GPU_FILE_COUNT; i++)
     if (strcmp(colli_gpu_ptx[i], text) == 0)
       return true;
   return false;
@@ -77,11 +77,11 @@ Test(programs, every_file) {
     cr_assert(file);
     text[fread(text, 1, sizeof(text) - 1, file)] = 0;
     fclose(file);
-    cr_assert(is_embedded(text), "%s is not in libcoll/gpu/ptx.h, or another one is", path);
+    cr_assert(is_embedded(text), "%s is not in libcoll/gpu/code.h, or another one is", path);
     files++;
   }
   closedir(folder);
-  cr_assert_eq(files, COLLI_GPU_PTX_COUNT);
+  cr_assert_eq(files, COLLI_GPU_FILE_COUNT);
 }
 
 Test(programs, two_devices) {
@@ -101,13 +101,13 @@ Test(programs, two_devices) {
     OK(b.u.cuda.ctx_set_current(contexts[i]));
     cr_assert_eq(colli_gpu_programs_load(&b.u.cuda, i, &programs[i], NULL), COLL_OK);
   }
-  cr_assert_eq(b.held(), before + 2 * COLLI_GPU_PTX_COUNT);
+  cr_assert_eq(b.held(), before + 2 * COLLI_GPU_FILE_COUNT);
   cr_assert_eq(sum(&b.u, programs[1], places[1], NULL), COLL_OK);
   cr_assert_eq(sum(&b.u, programs[0], places[1], NULL), COLL_ERR_SYSTEM); /* another context's */
   OK(b.u.cuda.ctx_set_current(contexts[0]));
   cr_assert_eq(sum(&b.u, programs[0], places[0], NULL), COLL_OK);
   colli_gpu_programs_free(&b.u.cuda, programs[0]);
-  cr_assert_eq(b.held(), before + COLLI_GPU_PTX_COUNT);
+  cr_assert_eq(b.held(), before + COLLI_GPU_FILE_COUNT);
   OK(b.u.cuda.ctx_set_current(contexts[1]));
   cr_assert_eq(sum(&b.u, programs[1], places[1], NULL), COLL_OK);
   colli_gpu_programs_free(&b.u.cuda, programs[1]);
@@ -128,7 +128,7 @@ static int fails_at(const char *call) {
   const uint64_t before = b.held();
   const bool loaded = colli_gpu_programs_load(&b.u.cuda, 0, &programs, &error) == COLL_OK;
   CHECK(loaded == (programs != NULL));
-  CHECK(b.held() == before + (loaded ? COLLI_GPU_PTX_COUNT : 0));
+  CHECK(b.held() == before + (loaded ? COLLI_GPU_FILE_COUNT : 0));
   if (loaded) {
     const struct coll_gpu_meet nobody = {.nranks = 1};
     CHECK(colli_gpu_launch_meet(&b.u.cuda, programs, NULL, &nobody, &error) != COLL_OK);
@@ -159,9 +159,9 @@ static int fails_at_call(int call) {
 }
 
 Test(programs, each_call) {
-  const int functions = 2 + 138, calls = 1 + COLLI_GPU_PTX_COUNT + 2 * functions;
+  const int functions = 2 + 138, calls = 1 + COLLI_GPU_FILE_COUNT + 2 * functions;
   const int stride = extent(5, 1, 67);
-  for (int call = 1; call <= calls; call += call <= COLLI_GPU_PTX_COUNT + 2 ? 1 : stride)
+  for (int call = 1; call <= calls; call += call <= COLLI_GPU_FILE_COUNT + 2 ? 1 : stride)
     cr_assert_eq(fails_at_call(call), 0, "call %d", call);
   cr_assert_eq(fails_at_call(calls), 0);
   cr_assert_eq(fails_at_call(calls + 1), 1);
