@@ -20,7 +20,8 @@
 struct colli_gpu_programs {
   int device;
   char origin[ORIGIN_BYTES];
-  uint64_t most_blocks; /* of a launch; more would only queue */
+  colli_cu_result refused; /* the driver's last error, while it loads */
+  uint64_t most_blocks;    /* of a launch; more would only queue */
   colli_cu_module modules[COLLI_GPU_FILE_COUNT];
   colli_cu_function copy, meet;
   colli_cu_function folds[COLL_TYPE_COUNT][COLL_OP_COUNT][2]; /* the last index is `wide` */
@@ -29,8 +30,10 @@ struct colli_gpu_programs {
 /* ---- load ------------------------------------------------------------------------------------ */
 
 /* Fills in the record of a function of the driver that failed; `log` is what its compiler said. */
-static coll_status refuse(const colli_cuda *cuda, int device, const char *function,
+static coll_status refuse(const colli_cuda *cuda, colli_gpu_programs *p, const char *function,
                           colli_cu_result result, const char *log, coll_error *error) {
+  const int device = p->device;
+  p->refused = result;
   if (result == COLLI_CUDA_ERROR_OUT_OF_MEMORY)
     return colli_error_set(error, COLL_ERR_NO_MEMORY, NULL,
                            "out of memory for libcoll's kernels on GPU %d", device);
@@ -67,7 +70,7 @@ static coll_status load_file(const colli_cuda *cuda, colli_gpu_programs *p, int 
   p->modules[file] = NULL;
   log[sizeof(log) - 1] = 0;
   join_lines(log);
-  return refuse(cuda, p->device, "cuModuleLoadDataEx", result, log, error);
+  return refuse(cuda, p, "cuModuleLoadDataEx", result, log, error);
 }
 
 /*
@@ -75,15 +78,15 @@ static coll_status load_file(const colli_cuda *cuda, colli_gpu_programs *p, int 
  * when a function is looked up, or even when it is first launched, and may wait for that until the
  * device is idle: a deadlock, if a kernel there waits for what comes after that launch.
  */
-static coll_status find(const colli_cuda *cuda, const colli_gpu_programs *p, int file,
-                        const char *name, colli_cu_function *function, coll_error *error) {
+static coll_status find(const colli_cuda *cuda, colli_gpu_programs *p, int file, const char *name,
+                        colli_cu_function *function, coll_error *error) {
   colli_cu_result result = cuda->module_get_function(function, p->modules[file], name);
   if (result != COLLI_CUDA_SUCCESS)
-    return refuse(cuda, p->device, "cuModuleGetFunction", result, name, error);
+    return refuse(cuda, p, "cuModuleGetFunction", result, name, error);
   if (cuda->func_load)
     result = cuda->func_load(*function);
   if (result != COLLI_CUDA_SUCCESS)
-    return refuse(cuda, p->device, "cuFuncLoad", result, name, error);
+    return refuse(cuda, p, "cuFuncLoad", result, name, error);
   return COLL_OK;
 }
 
@@ -133,9 +136,9 @@ static coll_status load_form(const colli_cuda *cuda, colli_gpu_programs *p,
 }
 
 /* Loads the SASS that suits the device: the driver knows which does. */
-static coll_status load_sass(const colli_cuda *cuda, colli_gpu_programs *p, coll_error *error) {
+static coll_status load_sass(const colli_cuda *cuda, colli_gpu_programs *p) {
   int version = 0;
-  const coll_status status = load_form(cuda, p, colli_gpu_sass, error);
+  const coll_status status = load_form(cuda, p, colli_gpu_sass, NULL);
   if (status != COLL_OK)
     return status;
   const colli_cu_result result =
@@ -153,20 +156,17 @@ static coll_status load_sass(const colli_cuda *cuda, colli_gpu_programs *p, coll
  * wrong again with PTX, so the error does not matter.
  */
 static coll_status load_all(const colli_cuda *cuda, colli_gpu_programs *p, coll_error *error) {
-  coll_error reason = COLL_ERROR_INIT;
-  coll_status status = COLL_ERR_UNSUPPORTED;
-  if (colli_gpu_sass[0])
-    status = load_sass(cuda, p, &reason);
-  if (status == COLL_OK)
-    return status;
-  status = load_form(cuda, p, colli_gpu_ptx, error);
+  if (colli_gpu_sass[0] && load_sass(cuda, p) == COLL_OK)
+    return COLL_OK;
+  const colli_cu_result refused = p->refused;
+  const coll_status status = load_form(cuda, p, colli_gpu_ptx, error);
   if (status != COLL_OK)
     return status;
   snprintf(p->origin, sizeof(p->origin), "PTX, compiled by the driver");
   if (colli_gpu_sass[0])
     snprintf(p->origin, sizeof(p->origin),
-             "PTX, compiled by the driver, which takes no SASS for sm_%s: %.120s",
-             colli_gpu_sass_architectures, reason.message);
+             "PTX, compiled by the driver, which does not take SASS for sm_%s: error %d, %s",
+             colli_gpu_sass_architectures, refused, colli_cuda_result_name(cuda, refused));
   return COLL_OK;
 }
 
@@ -176,7 +176,7 @@ static coll_status set_size(const colli_cuda *cuda, colli_gpu_programs *p, coll_
   const colli_cu_result result = cuda->device_get_attribute(
       &multiprocessors, COLLI_CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, p->device);
   if (result != COLLI_CUDA_SUCCESS)
-    return refuse(cuda, p->device, "cuDeviceGetAttribute", result, "", error);
+    return refuse(cuda, p, "cuDeviceGetAttribute", result, "", error);
   p->most_blocks = BLOCKS_EACH * (uint64_t)(multiprocessors > 0 ? multiprocessors : 1);
   return COLL_OK;
 }
