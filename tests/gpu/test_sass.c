@@ -181,6 +181,28 @@ Test(sass, PTX_if_the_driver_refuses) {
   }
 }
 
+/* A driver that does not tell. */
+static colli_cu_result tell_nothing(int *value, colli_cu_function_attribute attribute,
+                                    colli_cu_function function) {
+  (void)value, (void)attribute, (void)function;
+  return COLLI_CUDA_ERROR_INVALID_VALUE;
+}
+
+Test(sass, for_an_unknown_architecture) {
+  use u;
+  colli_gpu_programs *programs;
+  char device[16];
+  NEEDS_SASS;
+  first_device(device);
+  setenv("GPU_ARCH", device, 1);
+  use_load(&u);
+  use_device(&u, 0);
+  u.cuda.func_get_attribute = tell_nothing;
+  cr_assert_eq(colli_gpu_programs_load(&u.cuda, 0, &programs, NULL), COLL_OK);
+  cr_assert_str_eq(colli_gpu_programs_origin(programs), "SASS");
+  colli_gpu_programs_free(&u.cuda, programs);
+}
+
 Test(sass, PTX_in_a_build_without) {
   if (colli_gpu_sass[0])
     cr_skip_test("this build has SASS");
