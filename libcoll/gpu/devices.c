@@ -222,16 +222,20 @@ coll_status colli_gpu_is_primary(colli_gpu *gpu, int device, colli_cu_context co
   return COLL_OK;
 }
 
-coll_status colli_gpu_get_programs(colli_gpu *gpu, int device, const colli_gpu_programs **programs,
-                                   coll_error *error) {
+coll_status colli_gpu_get_programs(colli_gpu *gpu, int device, const colli_log *log,
+                                   const colli_gpu_programs **programs, coll_error *error) {
   colli_gpu_thread before;
   coll_status status = colli_gpu_enter(gpu, device, &before, error);
   if (status != COLL_OK)
     return status;
   pthread_mutex_lock(&gpu->mutex);
   colli_gpu_device *it = &gpu->devices[device];
-  if (!it->programs)
+  if (!it->programs) {
     status = colli_gpu_programs_load(&gpu->cuda, device, &it->programs, error);
+    if (status == COLL_OK)
+      colli_log_write(log, COLLI_LOG_INFO, "kernels of GPU %d: %s", device,
+                      colli_gpu_programs_origin(it->programs));
+  }
   *programs = it->programs;
   pthread_mutex_unlock(&gpu->mutex);
   colli_gpu_leave(gpu, &before);

@@ -69,10 +69,10 @@ void colli_gpu_leave(colli_gpu *gpu, colli_gpu_thread *before);
 coll_status colli_gpu_is_primary(colli_gpu *gpu, int device, colli_cu_context context, bool *is,
                                  coll_error *error);
 
-/* The kernels of a device, loaded when they are first asked for. Any thread. Errors: those of
- * colli_gpu_programs_load(). */
-coll_status colli_gpu_get_programs(colli_gpu *gpu, int device, const colli_gpu_programs **programs,
-                                   coll_error *error);
+/* The kernels of a device, loaded when they are first asked for, which the log then says. Any
+ * thread. Errors: those of colli_gpu_programs_load(). */
+coll_status colli_gpu_get_programs(colli_gpu *gpu, int device, const colli_log *log,
+                                   const colli_gpu_programs **programs, coll_error *error);
 
 /* One copy of several between host and device. */
 typedef struct colli_gpu_piece {

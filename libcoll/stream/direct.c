@@ -68,7 +68,7 @@ static coll_status make_part(const coll_comm *comm, colli_direct *direct, colli_
     return refuse(error, "CUDA's driver is older than 11.7");
   coll_status status = find_device(comm, &device, error);
   if (status == COLL_OK)
-    status = colli_gpu_get_programs(comm->gpu, device, &direct->programs, error);
+    status = colli_gpu_get_programs(comm->gpu, device, &comm->log, &direct->programs, error);
   if (status == COLL_OK)
     status = colli_gpu_peers_open(comm->gpu, device, comm->rank, comm->nranks, slot_bytes,
                                   &direct->peers, offer, error);
