@@ -7,7 +7,7 @@
 #include <stdio.h>
 
 #include "libcoll/gpu/kernels/fold_args.h"
-#include "libcoll/gpu/ptx.h"
+#include "libcoll/gpu/code.h"
 
 #include "probe.h"
 
@@ -92,7 +92,7 @@ static void measure(copies *all, const char *name, const colli_cu_function *kern
 static colli_cu_function load_copy(const probe *p) {
   colli_cu_module module;
   colli_cu_function function;
-  PROBE_OK(p, module_load, &module, colli_gpu_ptx[COLLI_GPU_PTX_COPY], 0, NULL, NULL);
+  PROBE_OK(p, module_load, &module, colli_gpu_ptx[COLLI_GPU_FILE_COPY], 0, NULL, NULL);
   PROBE_OK(p, module_get_function, &function, module, "coll_copy");
   return function;
 }
