@@ -220,42 +220,50 @@ static coll_status put_late(const colli_direct_round *r) {
   return status;
 }
 
-/* Copies [at, at + bytes) of each rank's segment, as far as it goes, into the result: from the
- * beginning of its slot, or from its own result. */
+/* Where a piece of a rank's segment begins in the result, which is `at` bytes into the segment, and
+ * how long it is; not more than `bytes`. */
+static size_t find_piece(const colli_direct_call *it, int rank, size_t at, size_t *bytes) {
+  const size_t segment = colli_direct_segment(&it->shape, it->writes);
+  const size_t first = (size_t)rank * segment + at;
+  size_t left = first < it->writes ? it->writes - first : 0;
+  if (left > segment - at) /* the next rank's follows */
+    left = segment - at;
+  if (*bytes > left)
+    *bytes = left;
+  return first;
+}
+
+/* Copies such a piece of each rank's segment into the result: from the beginning of its slot, or
+ * from its own result. */
 static coll_status pull_segments(const colli_direct_round *r, size_t at, size_t bytes) {
   const colli_direct_call *it = r->it;
   const colli_gpu_peers *peers = it->comm->direct->peers;
-  const size_t segment = colli_direct_segment(&it->shape, it->writes);
   struct coll_gpu_piece *pieces = malloc((size_t)peers->nranks * sizeof(*pieces));
   size_t count = 0;
   if (!pieces)
     return colli_error_set(r->error, COLL_ERR_NO_MEMORY, NULL, "out of memory for a list");
   for (int rank = 0; rank < peers->nranks; rank++) {
-    const size_t first = (size_t)rank * segment + at;
-    const size_t left = first < it->writes ? it->writes - first : 0;
-    const size_t most = left < bytes ? left : bytes;
-    if (most > 0 && !(it->places.to && rank == peers->rank))
+    size_t some = bytes;
+    const size_t first = find_piece(it, rank, at, &some);
+    if (some > 0 && !(it->places.to && rank == peers->rank))
       pieces[count++] = (struct coll_gpu_piece){
           colli_direct_result(it) + first,
           it->places.to ? place_of(it, rank) + first : colli_gpu_peers_slot(peers, rank, r->slot),
-          most};
+          some};
   }
   const coll_status status = count > 0 ? colli_direct_put_pieces(r, pieces, count, 0) : COLL_OK;
   free(pieces);
   return status;
 }
 
-/* Folds [at, at + bytes) of this rank's segment, as far as it goes. */
+/* Folds such a piece of this rank's segment. */
 static coll_status fold_segment(const colli_direct_round *r, size_t at, size_t bytes) {
   const colli_direct_call *it = r->it;
   const colli_gpu_peers *peers = it->comm->direct->peers;
-  const size_t segment = colli_direct_segment(&it->shape, it->writes);
-  const size_t first = (size_t)peers->rank * segment + at;
-  const size_t left = first < it->writes ? it->writes - first : 0;
+  const size_t first = find_piece(it, peers->rank, at, &bytes);
   const uint64_t to = it->places.to ? colli_direct_result(it) + first
                                     : colli_gpu_peers_slot(peers, peers->rank, r->slot);
-  return colli_direct_put_fold(r, peers->nranks, first, to, left < bytes ? left : bytes,
-                               guard_of(r));
+  return colli_direct_put_fold(r, peers->nranks, first, to, bytes, guard_of(r));
 }
 
 /* ---- the end --------------------------------------------------------------------------------- */
