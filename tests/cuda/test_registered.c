@@ -99,7 +99,7 @@ static int run_process(coll_comm *comm, int rank, int nranks, void *arg) {
 }
 
 Test(registered, threads) {
-  const unsigned stride = (unsigned)extent(43, 17, 61);
+  const unsigned stride = (unsigned)extent(179, 31, 241);
   setenv("COLL_GPU_SLOT_BYTES", "4096", 1);
   device_use(0);
   for (int mode = MODE_ORDERED; device_mode(mode); mode++)
@@ -187,7 +187,7 @@ Test(registered, bits) {
 
 /* ---- buffers after the call ------------------------------------------------------------------ */
 
-enum { COUNT = 6000 };
+enum { COUNT = 3500 };
 typedef enum kind {
   ALLREDUCE,
   ALLREDUCE_IN_PLACE,
@@ -359,7 +359,7 @@ Test(registered, overwritten) {
   setenv("GPU_MODEL", "races", 1);
   device_use(0);
   for (int mode = MODE_ORDERED; device_mode(mode); mode++)
-    for (int nranks = 2; nranks <= 4; nranks += extent(1, 1, 2)) {
+    for (int nranks = 2; nranks <= 4; nranks += extent(2, 1, 2)) {
       cr_assert_eq(run_threads(nranks, NULL, run_kinds, &uses), 0, "%d ranks, mode %d", nranks,
                    mode);
       cr_assert_eq(device_take_races(), 0, "%d ranks, mode %d", nranks, mode);
