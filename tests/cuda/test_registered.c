@@ -10,6 +10,7 @@
 
 #include "extent.h"
 #include "libcoll/comm/comm.h"
+#include "libcoll/gpu/kernels/meet_args.h"
 #include "number.h"
 #include "support_registered.h"
 #include "tests/proc/support_ranks.h"
@@ -373,4 +374,55 @@ Test(registered, in_place) {
   device_use(0);
   for (int mode = MODE_ORDERED; device_mode(mode); mode++)
     cr_assert_eq(run_threads(3, NULL, run_kinds, &uses), 0, "mode %d", mode);
+}
+
+/* ---- ranks that go on without the others ----------------------------------------------------- */
+
+/* Where a rank says so. */
+static uint32_t *gone_word(const coll_comm *comm) {
+  return device_place((const char *)colli_gpu_peers_state(comm->direct->peers) +
+                      offsetof(struct coll_gpu_meet_state, released));
+}
+
+/* Rank 1 pretends that it has gone on before the others have read its memory: they do not take the
+ * result for one. Or it does not come, and the others say that they have gone on. */
+static int go_on(coll_comm *comm, int rank, int nranks, void *arg) {
+  const bool pretends = *(const bool *)arg;
+  arena places;
+  (void)nranks;
+  device_may_leak();
+  device_use(device_of_rank(rank));
+  RANK_OK(device_share(comm));
+  RANK_OK(arena_make(comm, &places, PLACE, false));
+  int32_t *a = arena_take(&places);
+  colli_cu_stream stream = device_stream();
+  coll_status status = COLL_OK;
+  RANK_CHECK(*gone_word(comm) == 0);
+  if (pretends && rank == 1)
+    *gone_word(comm) = 1;
+  RANK_OK(coll_barrier(comm));
+  if (pretends || rank != 1)
+    RANK_OK(coll_allreduce_on_stream(a, a, COUNT, COLL_INT32, COLL_SUM, comm, stream));
+  if (!pretends && rank == 1)
+    RANK_OK(coll_comm_abort(comm));
+  device_await(stream);
+  status = coll_comm_async_error(comm);
+  if (pretends && status == COLL_OK) /* rank 1 has read in time; the others say what is wrong */
+    status = coll_barrier(comm);
+  RANK_CHECK(pretends ? device_refused(comm, status, COLL_ERR_ABORTED, "has gone on without")
+                      : status == COLL_ERR_ABORTED && (rank == 1 || *gone_word(comm) == 1));
+  return 0;
+}
+
+Test(registered, gone) {
+  static bool pretends[] = {true, false};
+  setenv("COLL_GPU_SLOT_BYTES", "4096", 1);
+  device_use(0);
+  device_may_leak();
+  for (int mode = MODE_ORDERED; mode <= MODE_SPIN; mode++) {
+    device_mode(mode);
+    if (mode != MODE_SPIN) /* there the word also ends the rank's meets */
+      cr_expect_eq(run_threads(3, NULL, go_on, &pretends[0]), 0, "mode %d", mode);
+    cr_expect_eq(run_threads(3, NULL, go_on, &pretends[1]), 0, "mode %d", mode);
+  }
 }
