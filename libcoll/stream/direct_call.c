@@ -12,8 +12,6 @@
 #include "libcoll/stream/direct_meet.h"
 #include "libcoll/stream/direct_round.h"
 
-#define CAPTURED_SLOT 2 /* eager calls take turns with the other two */
-
 /* ---- make and free --------------------------------------------------------------------------- */
 
 /* Takes memory for what kernels do not reach, and for addresses that are not their arguments. */
@@ -123,26 +121,6 @@ coll_status colli_direct_call_settle(colli_direct_call *it, colli_gpu_passage *p
 }
 
 /* ---- the parts of a round -------------------------------------------------------------------- */
-
-uint64_t colli_direct_input(const colli_direct_call *it) {
-  return (uint64_t)(it->in ? it->in->memory : it->call->sendbuf);
-}
-
-uint64_t colli_direct_result(const colli_direct_call *it) {
-  return (uint64_t)(it->out ? it->out->memory : it->call->recvbuf);
-}
-
-coll_status colli_direct_meet(const colli_direct_round *r) {
-  colli_direct_call *it = r->it;
-  return colli_direct_put_meet(it->comm->direct, r->passage, it->way, it->request,
-                               colli_direct_place(it->way, false, it->place++, it->places.check),
-                               r->error);
-}
-
-int colli_direct_next_slot(const colli_direct_round *r) {
-  colli_direct *direct = r->it->comm->direct;
-  return r->passage->captured ? CAPTURED_SLOT : (int)(direct->rounds++ % CAPTURED_SLOT);
-}
 
 /* Copies this rank's pieces into its slot, unless it has gone on without the others. */
 static coll_status put_input(const colli_direct_round *r) {

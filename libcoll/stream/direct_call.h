@@ -69,12 +69,6 @@ void colli_direct_call_free(colli_direct_call *it);
 coll_status colli_direct_call_settle(colli_direct_call *it, colli_gpu_passage *passage, bool waits,
                                      unsigned *stops, coll_error *error);
 
-/*
- * When all ranks have come to the end of a call: whether this rank can trust what it has read in
- * place. If not, a rank had gone on without the others before, and will say why, or end.
- */
-bool colli_direct_call_is_torn(const colli_direct_call *it);
-
 /* Puts the call and its end into the stream of a passage, which is entered; the thread has let
  * others in. Errors: those of colli_direct_put_meet(). */
 coll_status colli_direct_call_fill(colli_direct_call *it, colli_gpu_passage *passage,

@@ -6,7 +6,6 @@
 #include "libcoll/base/error.h"
 #include "libcoll/gpu/kernels/meet_args.h"
 #include "libcoll/stream/direct_meet.h"
-#include "libcoll/stream/direct_register.h"
 
 /* ---- which --------------------------------------------------------------------------------- */
 
@@ -16,13 +15,24 @@ static bool overlap(const colli_direct_call *it) {
   return it->reads > 0 && it->writes > 0 && in < out + it->writes && out < in + it->reads;
 }
 
+/* The registration that has all of [at, at + bytes), or NULL; the first one of several. */
+static coll_registration *look_up(const colli_direct *direct, const void *at, size_t bytes) {
+  coll_registration *found = NULL;
+  for (coll_registration *it = direct->registered; it && at; it = it->next) {
+    const uint64_t offset = (uint64_t)at - it->own;
+    if (offset <= it->bytes && bytes <= it->bytes - offset)
+      found = it; /* the list has the latest one first */
+  }
+  return found;
+}
+
 /* Finds the registration of the input, or of the result. Kernels that fold need aligned addresses,
  * on all ranks. */
 static coll_registration *find(const colli_direct_call *it, bool of_input, size_t *at) {
   const colli_direct *direct = it->comm->direct;
   const void *buffer = of_input ? it->call->sendbuf : it->call->recvbuf;
   const size_t bytes = of_input ? it->reads : it->writes;
-  coll_registration *found = bytes ? colli_direct_find(direct, buffer, bytes) : NULL;
+  coll_registration *found = bytes ? look_up(direct, buffer, bytes) : NULL;
   if (!found)
     return NULL;
   *at = (size_t)((uint64_t)buffer - found->own);
@@ -299,7 +309,7 @@ static coll_status tell(const colli_direct_round *r) {
                                (uint64_t)&colli_direct_words_of(direct)->stopped, sizeof(uint32_t));
 }
 
-bool colli_direct_call_is_torn(const colli_direct_call *it) {
+bool colli_direct_is_torn(const colli_direct_call *it) {
   if (!it->places.check || it->way == COLLI_GPU_MEET)
     return false;
   const uint32_t *gone = colli_direct_gone(it->comm->direct, it->captured);

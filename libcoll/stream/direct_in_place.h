@@ -18,7 +18,7 @@
  *
  * A rank that fails goes on, and its stream may write to its buffers while others read them. At the
  * end of its part of a call, a stream says on its device if it goes on without the others, before
- * anything else comes; each rank looks there after it has read (colli_direct_call_is_torn()).
+ * anything else comes; each rank looks there after it has read (colli_direct_is_torn()).
  */
 #ifndef COLLI_STREAM_DIRECT_IN_PLACE_H
 #define COLLI_STREAM_DIRECT_IN_PLACE_H
@@ -38,5 +38,11 @@ void colli_direct_leave_places(colli_direct_call *it);
 
 /* Puts all parts of such a call into the stream. Errors: those of colli_direct_put_meet(). */
 coll_status colli_direct_put_in_place(colli_direct_round *r);
+
+/*
+ * When all ranks have come to the end of a call: whether this rank can trust what it has read in
+ * place. If not, a rank had gone on without the others before, and will say why, or end.
+ */
+bool colli_direct_is_torn(const colli_direct_call *it);
 
 #endif

@@ -4,7 +4,30 @@
 #include "libcoll/base/assert.h"
 #include "libcoll/base/error.h"
 #include "libcoll/sched/order.h"
+#include "libcoll/stream/direct_meet.h"
 #include "libcoll/stream/direct_round.h"
+
+#define CAPTURED_SLOT 2 /* eager calls take turns with the other two */
+
+uint64_t colli_direct_input(const colli_direct_call *it) {
+  return (uint64_t)(it->in ? it->in->memory : it->call->sendbuf);
+}
+
+uint64_t colli_direct_result(const colli_direct_call *it) {
+  return (uint64_t)(it->out ? it->out->memory : it->call->recvbuf);
+}
+
+coll_status colli_direct_meet(const colli_direct_round *r) {
+  colli_direct_call *it = r->it;
+  return colli_direct_put_meet(it->comm->direct, r->passage, it->way, it->request,
+                               colli_direct_place(it->way, false, it->place++, it->places.check),
+                               r->error);
+}
+
+int colli_direct_next_slot(const colli_direct_round *r) {
+  colli_direct *direct = r->it->comm->direct;
+  return r->passage->captured ? CAPTURED_SLOT : (int)(direct->rounds++ % CAPTURED_SLOT);
+}
 
 coll_status colli_direct_put_copy(const colli_direct_round *r, uint64_t to, uint64_t from,
                                   size_t bytes) {

@@ -22,16 +22,6 @@ static const colli_direct_matter ending = {"comm_deregister", COLLI_MAKES_NO_REG
 static const colli_direct_matter freeing = {"mem_free", COLLI_MAKES_NO_REGISTRATION,
                                             "the memory is not freed"};
 
-coll_registration *colli_direct_find(const colli_direct *direct, const void *at, size_t bytes) {
-  coll_registration *found = NULL;
-  for (coll_registration *it = direct->registered; it && at; it = it->next) {
-    const uint64_t offset = (uint64_t)at - it->own;
-    if (offset <= it->bytes && bytes <= it->bytes - offset)
-      found = it; /* the list has the latest one first */
-  }
-  return found;
-}
-
 /* ---- the beginning --------------------------------------------------------------------------- */
 
 /* Whether calls can be made, after those in streams. */

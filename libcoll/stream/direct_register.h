@@ -5,9 +5,6 @@
 
 #include "libcoll/comm/comm.h"
 
-/* The registration that has all of [at, at + bytes), or NULL; the first one of several. */
-coll_registration *colli_direct_find(const colli_direct *direct, const void *at, size_t bytes);
-
 /* At the end of the communicator, when no stream uses them: unmaps what others have registered;
  * frees all, but if `keep`, not what coll_mem_alloc_gpu() gave, which others may have mapped. */
 void colli_direct_unmap_registered(colli_direct *direct);

@@ -17,18 +17,6 @@ typedef struct colli_direct_round {
   size_t first; /* bytes of each block in earlier rounds */
 } colli_direct_round;
 
-/* ---- direct_call.c --------------------------------------------------------------------------- */
-
-/* The address of this rank's input, or of its result, for copies and kernels. */
-uint64_t colli_direct_input(const colli_direct_call *it);
-uint64_t colli_direct_result(const colli_direct_call *it);
-
-/* Lets all ranks meet. Errors: those of colli_direct_put_meet(). */
-coll_status colli_direct_meet(const colli_direct_round *r);
-
-/* The slot of the next round. */
-int colli_direct_next_slot(const colli_direct_round *r);
-
 /* ---- direct_shape.c -------------------------------------------------------------------------- */
 
 /* Bytes of an element. */
@@ -44,6 +32,16 @@ size_t colli_direct_longest(const colli_direct_call *it);
 size_t colli_direct_in_round(const colli_direct_round *r, size_t bytes);
 
 /* ---- direct_put.c ---------------------------------------------------------------------------- */
+
+/* The address of this rank's input, or of its result, for copies and kernels. */
+uint64_t colli_direct_input(const colli_direct_call *it);
+uint64_t colli_direct_result(const colli_direct_call *it);
+
+/* Lets all ranks meet. Errors: those of colli_direct_put_meet(). */
+coll_status colli_direct_meet(const colli_direct_round *r);
+
+/* The slot of the next round. */
+int colli_direct_next_slot(const colli_direct_round *r);
 
 /* Copies bytes in the stream. Errors of this and the next: SYSTEM, NO_MEMORY. */
 coll_status colli_direct_put_copy(const colli_direct_round *r, uint64_t to, uint64_t from,

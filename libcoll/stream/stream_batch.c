@@ -9,6 +9,7 @@
 #include "libcoll/progress/wait.h"
 #include "libcoll/run/request.h"
 #include "libcoll/run/run.h"
+#include "libcoll/stream/direct_in_place.h"
 #include "libcoll/stream/direct_meet.h"
 
 #define PER_THREAD_STREAM ((colli_cu_stream)2) /* CU_STREAM_PER_THREAD */
@@ -144,8 +145,7 @@ static bool has_ended(const stream_batch *batch) {
  * memory: for a moment its reason is awaited. */
 static bool is_torn(stream_batch *batch) {
   coll_comm *comm = batch->comm;
-  if (!batch->in_gpu || comm->failure.status != COLL_OK ||
-      !colli_direct_call_is_torn(&batch->direct))
+  if (!batch->in_gpu || comm->failure.status != COLL_OK || !colli_direct_is_torn(&batch->direct))
     return false;
   const uint64_t now_ns = colli_now_ns();
   if (batch->direct.torn_ns == 0)

@@ -1,6 +1,6 @@
 /*
  * coll_comm.h: communicators. Settings; creation from a launcher's environment, from an id, or from
- * other communicators; abort, revoke, shrink and agreement; attributes; memory; candidate
+ * other communicators; abort, revoke, shrink and agreement; attributes; candidate
  * algorithms. Included by coll.h.
  */
 #ifndef COLL_COLL_COMM_H
