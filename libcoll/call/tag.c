@@ -30,7 +30,9 @@ static const char *maker_name(colli_coll coll, unsigned makes) {
                                                        "coll_comm_dup()",
                                                        "coll_comm_subset()",
                                                        "coll_window_create()",
-                                                       "coll_comm_use_gpu()"};
+                                                       "coll_comm_use_gpu()",
+                                                       "coll_comm_register()",
+                                                       "coll_comm_deregister()"};
   return coll == COLLI_ALLGATHER && makes < COLLI_MAKES_COUNT ? names[makes] : NULL;
 }
 

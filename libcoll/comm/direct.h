@@ -2,7 +2,7 @@
 #ifndef COLLI_COMM_DIRECT_H
 #define COLLI_COMM_DIRECT_H
 
-#include "libcoll/gpu/peers.h"
+#include "libcoll/gpu/peer_memory.h"
 #include "libcoll/gpu/programs.h"
 
 /* How calls in streams run, as COLL_GPU_MODE says. */
@@ -28,6 +28,17 @@ typedef struct colli_direct_words {
   _Alignas(64) uint32_t ended[COLLI_DIRECT_ENDS]; /* by streams: a call with this remainder has */
 } colli_direct_words;
 
+/* Memory that all ranks have mapped: stream/direct_register.c. */
+struct coll_registration {
+  coll_registration *next;
+  colli_gpu_memory memory;
+  uint64_t own; /* this rank's */
+  size_t bytes;
+  uint32_t number;   /* the same on all ranks; from 1 on */
+  int eager, graphs; /* calls that use it: in streams, and in graphs */
+  bool owned;        /* coll_mem_alloc_gpu() has allocated it */
+};
+
 /* The parts of one rank. NULL in a communicator whose calls are staged; then it is so on all ranks.
  */
 typedef struct colli_direct {
@@ -41,10 +52,19 @@ typedef struct colli_direct {
   uint32_t meets, calls; /* put into streams so far, without those that the host answers */
   unsigned rounds;       /* so far: each uses another slot than the one before */
   bool has_graphs;       /* some call was captured */
+  colli_pinned *gone;    /* colli_direct_gone() */
+  coll_registration *registered;
+  uint32_t registrations; /* so far */
 } colli_direct;
 
 static inline colli_direct_words *colli_direct_words_of(const colli_direct *direct) {
   return direct->words->memory;
+}
+
+/* nranks words in pinned memory, of captured calls or of others: not 0 if a rank had gone on
+ * without the others when this one had read its memory in place. */
+static inline uint32_t *colli_direct_gone(const colli_direct *direct, bool captured) {
+  return (uint32_t *)direct->gone->memory + (captured ? direct->peers->nranks : 0);
 }
 
 #endif

@@ -144,6 +144,17 @@ static void add_names(const coll_comm *comm, char *text, size_t bytes, const col
   }
 }
 
+/* Whether data of a call moves by itself. */
+static bool is_direct(const coll_tag *tag) {
+  return colli_tag_get(tag, COLLI_TAG_ALGO) == COLLI_TAG_ALGO_DIRECT;
+}
+
+/* Whether two such calls are captured both or neither, and meet in the same way:
+ * stream/direct_meet.h has these bits last. */
+static bool same_form(const coll_tag *a, const coll_tag *b) {
+  return ((colli_tag_get(a, COLLI_TAG_PASSES) ^ colli_tag_get(b, COLLI_TAG_PASSES)) & 3) == 0;
+}
+
 /* Says how two calls differ, in words. */
 static void describe_mismatch(const coll_comm *comm, char *text, size_t bytes, const coll_tag *mine,
                               int peer, const coll_tag *theirs) {
@@ -153,12 +164,14 @@ static void describe_mismatch(const coll_comm *comm, char *text, size_t bytes, c
     const bool lengths =
         colli_tag_get(mine, COLLI_TAG_VARYING) &&
         colli_tag_get(mine, COLLI_TAG_ALGO) == colli_tag_get(theirs, COLLI_TAG_ALGO);
-    const bool direct = colli_tag_get(mine, COLLI_TAG_ALGO) == COLLI_TAG_ALGO_DIRECT ||
-                        colli_tag_get(theirs, COLLI_TAG_ALGO) == COLLI_TAG_ALGO_DIRECT;
+    const bool direct = is_direct(mine) || is_direct(theirs);
+    const bool places = is_direct(mine) && is_direct(theirs) && same_form(mine, theirs);
     snprintf(text, bytes, "ranks %d (host %s) and %d (host %s) made the same call, %s, but %s",
              comm->rank, comm->host, peer, comm->table[peer].host, colli_tag_text(mine, a),
-             direct ? "not all of them in a stream, or not all of them captured; where GPUs share "
-                      "memory (docs/gpu.md) all ranks must use the same form"
+             places ? "not with buffers at the same place of the same registration (docs/gpu.md)"
+             : direct
+                 ? "not all of them in a stream, or not all of them captured; where GPUs share "
+                   "memory (docs/gpu.md) all ranks must use the same form"
              : lengths ? "one sends a block that is longer or shorter than the other expects; "
                          "compare their counts and types"
                        : "chose different algorithms for it; set COLL_ALGO and COLL_SLOT_* to the "

@@ -78,6 +78,8 @@ typedef enum colli_makes {
   COLLI_MAKES_SUBSET,
   COLLI_MAKES_WINDOW,
   COLLI_MAKES_DIRECT,
+  COLLI_MAKES_REGISTRATION,
+  COLLI_MAKES_NO_REGISTRATION, /* the end of one */
   COLLI_MAKES_COUNT
 } colli_makes;
 

@@ -7,20 +7,17 @@
 
 #include "libcoll/base/error.h"
 #include "libcoll/comm/comm.h"
-#include "libcoll/comm/pool.h"
 #include "libcoll/progress/enter.h"
-#include "libcoll/progress/wait.h"
 #include "libcoll/run/run.h"
+#include "libcoll/stream/direct_agree.h"
 #include "libcoll/stream/direct_meet.h"
+#include "libcoll/stream/direct_register.h"
 
 #define LEAVE_NS COLLI_NS_PER_S /* how long a destroy waits for the others' */
 #define WORDS    64             /* for calls that are open at a time, pinned ahead */
 
-/* What each rank says once it has tried to map the others' areas. */
-typedef struct verdict {
-  int32_t failed; /* coll_status */
-  char reason[156];
-} verdict;
+static const colli_direct_matter joining = {"comm_use_gpu", COLLI_MAKES_DIRECT,
+                                            "calls in streams are staged through host memory"};
 
 bool colli_direct_wanted(const coll_comm *comm) {
   if (!comm->gpu || comm->nranks == 1 ||
@@ -96,64 +93,10 @@ static bool is_one_host(const coll_comm *comm) {
 
 /* ---- what all have --------------------------------------------------------------------------- */
 
-/* Gives every rank what each has. */
-static coll_status gather(coll_comm *comm, const void *mine, void *all, size_t bytes) {
-  const colli_call call = {.name = "comm_use_gpu",
-                           .coll = COLLI_ALLGATHER,
-                           .sendbuf = mine,
-                           .recvbuf = all,
-                           .count = bytes,
-                           .type = COLL_UINT8,
-                           .op = COLLI_MAKES_DIRECT,
-                           .on_host = true};
-  coll_request *op;
-  coll_status status = colli_call_start(comm, &call, &op);
-  if (status != COLL_OK)
-    return status;
-  status = colli_call_wait(comm, op);
-  colli_request_put(op);
-  return status;
-}
-
-/* Finds out whether all ranks could map all areas. UNSUPPORTED with the first reason: one could
- * not. */
-static coll_status agree(coll_comm *comm, coll_status mapped, coll_error *error) {
-  verdict mine = {.failed = (int32_t)mapped};
-  verdict *all = malloc((size_t)comm->nranks * sizeof(*all));
-  snprintf(mine.reason, sizeof(mine.reason), "%.150s", mapped == COLL_OK ? "" : error->message);
-  if (!all)
-    return colli_comm_refuse(comm, COLL_ERR_NO_MEMORY, "comm_use_gpu", "out of memory");
-  coll_status status = gather(comm, &mine, all, sizeof(mine));
-  for (int rank = 0; rank < comm->nranks && status == COLL_OK; rank++)
-    if (all[rank].failed != COLL_OK)
-      status = colli_comm_refuse(comm, COLL_ERR_UNSUPPORTED, "comm_use_gpu",
-                                 "calls in streams are staged through host memory, says rank %d: "
-                                 "%.*s",
-                                 rank, (int)sizeof(all[rank].reason) - 1, all[rank].reason);
-  free(all);
-  return status;
-}
-
-/* Waits until all ranks have unmapped the others' areas, for so long; whether they have. */
-static bool await_others(coll_comm *comm, uint64_t limit_ns) {
-  const colli_call call = {
-      .name = "comm_use_gpu", .coll = COLLI_BARRIER, .op = COLLI_MAKES_DIRECT, .on_host = true};
-  coll_request *op;
-  if (comm->failure.status != COLL_OK || colli_call_start(comm, &call, &op) != COLL_OK)
-    return false;
-  const uint64_t until_ns = colli_now_ns() + limit_ns;
-  colli_comm_wait_begin(comm);
-  while (!op->done && colli_now_ns() < until_ns)
-    colli_comm_wait_a_bit(comm, until_ns);
-  const bool all = op->done && op->status == COLL_OK;
-  if (op->done)
-    colli_request_put(op); /* else it ends with the communicator */
-  return all;
-}
-
 /* Unmaps the others' areas. The driver may wait for kernels meanwhile. */
-static void unmap(coll_comm *comm, const colli_direct *direct) {
+static void unmap(coll_comm *comm, colli_direct *direct) {
   colli_call_pause(comm);
+  colli_direct_unmap_registered(direct);
   if (direct->peers)
     colli_gpu_peers_unmap(direct->peers);
   colli_call_resume(comm);
@@ -168,19 +111,19 @@ static void free_part(coll_comm *comm, colli_direct *direct, bool keep) {
   if (direct->peers)
     colli_direct_free_meets(direct, comm->gpu, direct->peers->device,
                             keep && direct->mode == COLLI_GPU_MEET);
+  colli_direct_free_registered(direct, keep);
   colli_gpu_peers_free(direct->peers, keep);
   colli_call_resume(comm);
   free(direct);
 }
 
 /* Whether all ranks have a part; else who has none is refused, on all of them alike. */
-static coll_status check_offers(coll_comm *comm, const colli_gpu_offer *offers) {
-  for (int rank = 0; rank < comm->nranks; rank++)
+static coll_status check_offers(coll_comm *comm, colli_gpu_offer *offers) {
+  for (int rank = 0; rank < comm->nranks; rank++) {
+    offers[rank].reason[sizeof(offers[rank].reason) - 1] = 0;
     if (!offers[rank].ready)
-      return colli_comm_refuse(comm, COLL_ERR_UNSUPPORTED, "comm_use_gpu",
-                               "calls in streams are staged through host memory, says rank %d: "
-                               "%.*s",
-                               rank, (int)sizeof(offers[rank].reason) - 1, offers[rank].reason);
+      return colli_direct_refuse(comm, &joining, COLL_ERR_UNSUPPORTED, rank, offers[rank].reason);
+  }
   return COLL_OK;
 }
 
@@ -195,7 +138,7 @@ static coll_status join(coll_comm *comm, colli_direct *direct, colli_gpu_offer *
     snprintf(mine.reason, sizeof(mine.reason), "%.116s", error.message);
   mine.mode = (uint8_t)comm->params.number[COLLI_PARAM_GPU_MODE];
   colli_call_resume(comm);
-  coll_status status = gather(comm, &mine, offers, sizeof(mine));
+  coll_status status = colli_direct_gather(comm, &joining, &mine, offers, sizeof(mine));
   if (status == COLL_OK) {
     status = check_offers(comm, offers);
     *mapped = status == COLL_OK;
@@ -207,7 +150,7 @@ static coll_status join(coll_comm *comm, colli_direct *direct, colli_gpu_offer *
   if (status == COLL_OK)
     status = colli_direct_choose(direct, offers, &error);
   colli_call_resume(comm);
-  return agree(comm, status, &error);
+  return colli_direct_agree(comm, &joining, status, &error, COLL_ERR_UNSUPPORTED);
 }
 
 coll_status colli_direct_join(coll_comm *comm) {
@@ -236,7 +179,7 @@ coll_status colli_direct_join(coll_comm *comm) {
   if (mapped)
     unmap(comm, direct);
   if (direct) /* each wait ends by its own deadline */
-    free_part(comm, direct, mapped && !await_others(comm, UINT64_MAX / 2));
+    free_part(comm, direct, mapped && !colli_direct_await(comm, &joining, UINT64_MAX / 2));
   return status;
 }
 
@@ -259,7 +202,7 @@ void colli_direct_leave(coll_comm *comm) {
   unmap(comm, direct);
   const colli_log log = comm->log;
   comm->log.level = COLLI_LOG_NONE; /* that others have ended is no failure */
-  const bool all = await_others(comm, LEAVE_NS);
+  const bool all = colli_direct_await(comm, &joining, LEAVE_NS);
   comm->log = log;
   free_part(comm, direct, !all);
 }

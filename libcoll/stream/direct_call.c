@@ -8,10 +8,9 @@
 #include "libcoll/base/assert.h"
 #include "libcoll/base/error.h"
 #include "libcoll/progress/enter.h"
+#include "libcoll/stream/direct_in_place.h"
 #include "libcoll/stream/direct_meet.h"
 #include "libcoll/stream/direct_round.h"
-
-#define CAPTURED_SLOT 2 /* eager calls take turns with the other two */
 
 /* ---- make and free --------------------------------------------------------------------------- */
 
@@ -28,7 +27,8 @@ static coll_status take_memory(colli_direct_call *it, coll_error *error) {
     return error->status;
   if (to != device && !(it->out = colli_gpu_take_pinned(comm->gpu, it->writes, error)))
     return error->status;
-  const size_t bytes = beyond * it->rounds * 3 * sizeof(struct coll_gpu_piece);
+  /* In place there are no more kernels than that, and one that looks after the others. */
+  const size_t bytes = beyond * (it->rounds * 3 + 1) * sizeof(struct coll_gpu_piece);
   if (bytes && !(it->addresses = colli_gpu_take_pinned(comm->gpu, bytes, error)))
     return error->status;
   return COLL_OK;
@@ -79,29 +79,37 @@ void colli_direct_call_free(colli_direct_call *it) {
     if (blocks[i])
       colli_gpu_put_pinned(it->comm->gpu, blocks[i]);
   it->in = it->out = it->addresses = NULL;
+  colli_direct_leave_places(it);
+}
+
+/* How often the streams meet in slots. */
+static unsigned count_meets(colli_direct_call *it) {
+  const colli_direct_round none = {.it = it};
+  const size_t most = colli_direct_longest(it);
+  unsigned meets = 0;
+  for (colli_direct_round r = none; meets == 0 || r.first < most; r.first += it->piece)
+    meets += (colli_direct_in_segments(&it->shape, colli_direct_in_round(&r, most)) ? 2 : 1) +
+             it->captured;
+  return meets;
 }
 
 coll_status colli_direct_call_settle(colli_direct_call *it, colli_gpu_passage *passage, bool waits,
                                      unsigned *stops, coll_error *error) {
   colli_direct *direct = it->comm->direct;
-  colli_direct_round r = {.it = it};
-  const size_t most = colli_direct_longest(it);
-  const bool captured = passage->captured;
-  it->way = colli_direct_way(direct, captured);
-  direct->has_graphs |= captured;
+  it->captured = passage->captured;
+  it->way = colli_direct_way(direct, it->captured);
+  direct->has_graphs |= it->captured;
   it->waits = waits;
   it->first = direct->meets + 1;
   it->number = direct->calls;
-  *stops = 0;
+  *stops = count_meets(it);
+  colli_direct_settle_places(it, stops);
+  *stops += it->waits;
   if (it->way != COLLI_GPU_ORDERED)
     it->number = ++direct->calls;
-  if (it->way == COLLI_GPU_MEET)
+  if (it->way == COLLI_GPU_MEET) {
+    *stops = 0;
     return COLL_OK;
-  *stops = it->waits;
-  for (size_t i = 0; i < it->rounds; i++) {
-    r.first = i * it->piece;
-    *stops +=
-        (colli_direct_in_segments(&it->shape, colli_direct_in_round(&r, most)) ? 2 : 1) + captured;
   }
   const bool asks_host = it->way == COLLI_GPU_ORDERED || it->waits;
   if (!asks_host)
@@ -113,22 +121,6 @@ coll_status colli_direct_call_settle(colli_direct_call *it, colli_gpu_passage *p
 }
 
 /* ---- the parts of a round -------------------------------------------------------------------- */
-
-/* The address of this rank's input, or of its result, for copies and kernels. */
-static uint64_t input_of(const colli_direct_call *it) {
-  return (uint64_t)(it->in ? it->in->memory : it->call->sendbuf);
-}
-
-static uint64_t result_of(const colli_direct_call *it) {
-  return (uint64_t)(it->out ? it->out->memory : it->call->recvbuf);
-}
-
-/* Lets all ranks meet. */
-static coll_status put_meet(const colli_direct_round *r) {
-  colli_direct_call *it = r->it;
-  return colli_direct_put_meet(it->comm->direct, r->passage, it->way, it->request,
-                               colli_direct_place(it->way, false, it->place++), r->error);
-}
 
 /* Copies this rank's pieces into its slot, unless it has gone on without the others. */
 static coll_status put_input(const colli_direct_round *r) {
@@ -146,8 +138,9 @@ static coll_status put_input(const colli_direct_round *r) {
     size_t bytes = it->reads, at = 0;
     if (parts > 1)
       at = colli_direct_block(it, true, i, &bytes);
-    pieces[i] = (struct coll_gpu_piece){slot + i * it->piece, input_of(it) + at + r->first,
-                                        colli_direct_in_round(r, bytes)};
+    pieces[i] =
+        (struct coll_gpu_piece){slot + i * it->piece, colli_direct_input(it) + at + r->first,
+                                colli_direct_in_round(r, bytes)};
     if (it->afar) { /* kernels do not reach it */
       const uint64_t near = colli_gpu_peers_result(peers, r->passage->captured) + i * it->piece;
       if (status == COLL_OK)
@@ -178,7 +171,7 @@ static coll_status pull(const colli_direct_round *r, int first, int end, size_t 
     bytes = colli_direct_in_round(r, bytes);
     if (bytes > 0)
       pieces[count++] = (struct coll_gpu_piece){
-          result_of(it) + at + r->first,
+          colli_direct_result(it) + at + r->first,
           colli_gpu_peers_slot(peers, rank, r->slot) + part * it->piece, bytes};
   }
   const coll_status status = count > 0 ? colli_direct_put_pieces(r, pieces, count, 0) : COLL_OK;
@@ -200,14 +193,14 @@ static coll_status reduce_segments(const colli_direct_round *r, size_t bytes) {
     return colli_error_set(r->error, COLL_ERR_NO_MEMORY, NULL, "out of memory for a list");
   size_t count = 0;
   for (size_t at = 0; at < bytes; at += segment, count++)
-    pieces[count] = (struct coll_gpu_piece){result_of(it) + r->first + at,
+    pieces[count] = (struct coll_gpu_piece){colli_direct_result(it) + r->first + at,
                                             colli_gpu_peers_slot(peers, (int)count, r->slot) + at,
                                             bytes - at < segment ? bytes - at : segment};
   coll_status status = colli_direct_put_fold(
       r, peers->nranks, first, colli_gpu_peers_slot(peers, peers->rank, r->slot) + first, own,
       colli_direct_guard(it->comm->direct, it->way));
   if (status == COLL_OK)
-    status = put_meet(r);
+    status = colli_direct_meet(r);
   if (status == COLL_OK)
     status = colli_direct_put_pieces(r, pieces, count, 0);
   free(pieces);
@@ -218,7 +211,7 @@ static coll_status reduce_segments(const colli_direct_round *r, size_t bytes) {
 static coll_status put_result(const colli_direct_round *r) {
   const colli_direct_call *it = r->it;
   const int n = it->comm->nranks, rank = it->comm->rank, root = it->call->root;
-  const uint64_t to = result_of(it) + r->first;
+  const uint64_t to = colli_direct_result(it) + r->first;
   const size_t bytes = colli_direct_in_round(r, it->writes);
   if (it->writes == 0)
     return COLL_OK;
@@ -287,12 +280,12 @@ static coll_status put_blocks(const colli_direct_round *r) {
   const colli_direct_call *it = r->it;
   const uint64_t to = (uint64_t)it->call->recvbuf;
   if (!it->call->varying || it->call->coll != COLLI_ALLGATHER)
-    return colli_direct_put_copy(r, to, result_of(it), it->writes);
+    return colli_direct_put_copy(r, to, colli_direct_result(it), it->writes);
   coll_status status = COLL_OK;
   for (size_t i = 0; i < (size_t)it->comm->nranks && status == COLL_OK; i++) {
     size_t bytes;
     const size_t at = colli_direct_block(it, false, i, &bytes);
-    status = colli_direct_put_copy(r, to + at, result_of(it) + at, bytes);
+    status = colli_direct_put_copy(r, to + at, colli_direct_result(it) + at, bytes);
   }
   return status;
 }
@@ -308,11 +301,11 @@ static coll_status put_order(const colli_direct_round *r) {
 static coll_status put_round(const colli_direct_round *r) {
   coll_status status = COLL_OK;
   if (r->passage->captured) /* whatever uses the slot before has ended on all ranks */
-    status = put_meet(r);
+    status = colli_direct_meet(r);
   if (status == COLL_OK)
     status = put_input(r);
   if (status == COLL_OK)
-    status = put_meet(r);
+    status = colli_direct_meet(r);
   return status == COLL_OK ? put_result(r) : status;
 }
 
@@ -323,9 +316,11 @@ coll_status colli_direct_call_fill(colli_direct_call *it, colli_gpu_passage *pas
   coll_status status = it->waits ? put_order(&r) : COLL_OK;
   if (status == COLL_OK && it->in)
     status = put_host(&r, fetch_input);
-  for (size_t i = 0; i < it->rounds && status == COLL_OK; i++) {
+  if (status == COLL_OK && it->places.check)
+    status = colli_direct_put_in_place(&r);
+  for (size_t i = 0; i < it->rounds && !it->places.check && status == COLL_OK; i++) {
     r.first = i * it->piece;
-    r.slot = passage->captured ? CAPTURED_SLOT : (int)(direct->rounds++ % CAPTURED_SLOT);
+    r.slot = colli_direct_next_slot(&r);
     status = put_round(&r);
   }
   if (status == COLL_OK && it->out)

@@ -6,7 +6,8 @@
  *
  * Before a slot is used again, its ranks have met in a round that uses another one, so all have
  * read it. A long all-reduce meets twice in a round: each rank folds one segment into its slot,
- * then all copy all segments. These kernels never wait: the stream does, at a meet, where the host
+ * then all copy all segments. Buffers that are registered are read where they are
+ * (direct_in_place.h). These kernels never wait: the stream does, at a meet, where the host
  * tells it when all have come.
  */
 #ifndef COLLI_STREAM_DIRECT_CALL_H
@@ -17,6 +18,13 @@
 #include "libcoll/comm/direct_shape.h"
 #include "libcoll/gpu/passage.h"
 
+/* Registered buffers that other ranks read where they are; all ranks find the same. NULL: none. */
+typedef struct colli_direct_places {
+  coll_registration *from, *to; /* with the input, and with the result */
+  size_t from_at, to_at;        /* where it begins there */
+  uint32_t check;               /* of all this, which meets compare; 0: neither */
+} colli_direct_places;
+
 /* What belongs to one call until its stream has passed. */
 typedef struct colli_direct_call {
   coll_comm *comm;
@@ -26,6 +34,9 @@ typedef struct colli_direct_call {
   colli_direct_shape shape;
   size_t piece; /* bytes of each block that are in a slot at a time */
   size_t rounds;
+  colli_direct_places places;
+  bool captured;
+  uint64_t torn_ns;        /* since when it is known that a rank went on too early; 0: none has */
   colli_gpu_mode way;      /* how it meets: */
   uint32_t first, number;  /* if not ORDERED the number of its first meet, and its own */
   unsigned place;          /* MEET: meets so far */

@@ -35,6 +35,11 @@ static coll_status take_words(colli_direct *direct, coll_error *error) {
   if (!direct->words)
     return error->status;
   memset(direct->words->memory, 0, sizeof(colli_direct_words));
+  const size_t gone_bytes = 2 * (size_t)peers->nranks * sizeof(uint32_t);
+  direct->gone = colli_gpu_take_pinned(peers->gpu, gone_bytes, error);
+  if (!direct->gone)
+    return error->status;
+  memset(direct->gone->memory, 0, gone_bytes);
   if (direct->mode != COLLI_GPU_SPIN || peers->nranks <= COLL_GPU_PLACES)
     return COLL_OK;
   const size_t beyond = (size_t)peers->nranks - COLL_GPU_PLACES;
@@ -115,7 +120,9 @@ void colli_direct_free_meets(colli_direct *direct, colli_gpu *gpu, int device, b
     colli_gpu_put_pinned(gpu, direct->words);
   if (direct->there)
     colli_gpu_put_pinned(gpu, direct->there);
-  direct->words = direct->there = NULL;
+  if (direct->gone)
+    colli_gpu_put_pinned(gpu, direct->gone);
+  direct->words = direct->there = direct->gone = NULL;
   free(direct->theirs);
   direct->theirs = NULL;
   if (keep || !direct->events[0] || colli_gpu_enter(gpu, device, &before, NULL) != COLL_OK)

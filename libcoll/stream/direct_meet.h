@@ -33,9 +33,11 @@ coll_status colli_direct_choose(colli_direct *direct, const colli_gpu_offer *off
  * for which streams of other ranks may wait. */
 void colli_direct_free_meets(colli_direct *direct, colli_gpu *gpu, int device, bool keep);
 
-/* The number of a place in a call, where ranks compare how they have come there. */
-static inline unsigned colli_direct_place(colli_gpu_mode way, bool captured, unsigned meet) {
-  return meet * 4 + (way == COLLI_GPU_MEET) * 2u + captured;
+/* The number of a place in a call, where ranks compare how they have come there, and what they read
+ * in place: colli_direct_places.check. */
+static inline unsigned colli_direct_place(colli_gpu_mode way, bool captured, unsigned meet,
+                                          uint32_t check) {
+  return (meet + check) * 4 + (way == COLLI_GPU_MEET) * 2u + captured;
 }
 
 /* How a call meets: the communicator's mode, or ORDERED. */

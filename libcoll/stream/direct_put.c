@@ -4,7 +4,30 @@
 #include "libcoll/base/assert.h"
 #include "libcoll/base/error.h"
 #include "libcoll/sched/order.h"
+#include "libcoll/stream/direct_meet.h"
 #include "libcoll/stream/direct_round.h"
+
+#define CAPTURED_SLOT 2 /* eager calls take turns with the other two */
+
+uint64_t colli_direct_input(const colli_direct_call *it) {
+  return (uint64_t)(it->in ? it->in->memory : it->call->sendbuf);
+}
+
+uint64_t colli_direct_result(const colli_direct_call *it) {
+  return (uint64_t)(it->out ? it->out->memory : it->call->recvbuf);
+}
+
+coll_status colli_direct_meet(const colli_direct_round *r) {
+  colli_direct_call *it = r->it;
+  return colli_direct_put_meet(it->comm->direct, r->passage, it->way, it->request,
+                               colli_direct_place(it->way, false, it->place++, it->places.check),
+                               r->error);
+}
+
+int colli_direct_next_slot(const colli_direct_round *r) {
+  colli_direct *direct = r->it->comm->direct;
+  return r->passage->captured ? CAPTURED_SLOT : (int)(direct->rounds++ % CAPTURED_SLOT);
+}
 
 coll_status colli_direct_put_copy(const colli_direct_round *r, uint64_t to, uint64_t from,
                                   size_t bytes) {
@@ -60,6 +83,13 @@ static coll_status put_kernel(const colli_direct_round *r, coll_op op, const uin
                                r->passage->stream, &call, r->error);
 }
 
+/* Where kernels find the input of a rank. */
+static uint64_t source(const colli_direct_round *r, int rank) {
+  const colli_direct_places *places = &r->it->places;
+  return places->from ? places->from->memory.at[rank] + places->from_at
+                      : colli_gpu_peers_slot(r->it->comm->direct->peers, rank, r->slot);
+}
+
 /* A reduction in the order of one tree: each combination is a kernel, with room for its result. */
 typedef struct tree {
   const colli_direct_round *round;
@@ -79,7 +109,7 @@ static uint64_t value_at(const tree *t, int value) {
   const colli_direct_round *r = t->round;
   const colli_gpu_peers *peers = r->it->comm->direct->peers;
   if (value < peers->nranks)
-    return colli_gpu_peers_slot(peers, value, r->slot) + t->offset;
+    return source(r, value) + t->offset;
   const size_t each = (t->bytes + COLLI_DIRECT_ALIGN - 1) / COLLI_DIRECT_ALIGN * COLLI_DIRECT_ALIGN;
   const size_t i = (size_t)(value - peers->nranks);
   COLLI_ASSERT_RANK((i + 1) * each <= peers->slot_bytes, peers->rank);
@@ -100,14 +130,13 @@ static int combine(void *ctx, int left, int right) {
 /* From left to right, at once. */
 static coll_status fold_left(const colli_direct_round *r, int end, size_t offset, uint64_t to,
                              size_t bytes, uint64_t guard) {
-  const colli_gpu_peers *peers = r->it->comm->direct->peers;
   const coll_op op = r->it->call->op;
   const bool alone = end == 1 && op >= COLL_LAND && op <= COLL_LXOR;
   uint64_t *from = malloc(((size_t)end + 1) * sizeof(*from));
   if (!from)
     return colli_error_set(r->error, COLL_ERR_NO_MEMORY, NULL, "out of memory for a list");
   for (int rank = 0; rank < end; rank++)
-    from[rank] = colli_gpu_peers_slot(peers, rank, r->slot) + offset;
+    from[rank] = source(r, rank) + offset;
   from[end] = from[0]; /* alone: with itself, which makes it 0 or 1 */
   const coll_status status =
       put_kernel(r, alone ? COLL_LAND : op, from, (uint32_t)end + alone, to, bytes, guard);
@@ -115,14 +144,13 @@ static coll_status fold_left(const colli_direct_round *r, int end, size_t offset
   return status;
 }
 
-coll_status colli_direct_put_fold(const colli_direct_round *r, int end, size_t offset, uint64_t to,
-                                  size_t bytes, uint64_t guard) {
+/* As much as fits into the room for results. */
+static coll_status fold_some(const colli_direct_round *r, int end, size_t offset, uint64_t to,
+                             size_t bytes, uint64_t guard) {
   const colli_direct_call *it = r->it;
   const uint64_t room = colli_gpu_peers_result(it->comm->direct->peers, r->passage->captured);
   const bool fits = colli_gpu_folds_at((coll_type)it->call->type, to);
   coll_status status;
-  if (bytes == 0)
-    return COLL_OK;
   if (it->shape.tree) {
     tree t = {r, offset, bytes, to, guard, 0, COLL_OK};
     const uint64_t last = value_at(&t, 2 * end - 2);
@@ -134,4 +162,18 @@ coll_status colli_direct_put_fold(const colli_direct_round *r, int end, size_t o
   }
   status = fold_left(r, end, offset, fits ? to : room, bytes, guard);
   return status == COLL_OK && !fits ? colli_direct_put_copy(r, to, room, bytes) : status;
+}
+
+coll_status colli_direct_put_fold(const colli_direct_round *r, int end, size_t offset, uint64_t to,
+                                  size_t bytes, uint64_t guard) {
+  const colli_direct_call *it = r->it;
+  const size_t room = it->comm->direct->peers->slot_bytes;
+  const bool uses_room = it->shape.tree || !colli_gpu_folds_at((coll_type)it->call->type, to);
+  /* A piece of a round fits by itself; what is registered may be longer. */
+  size_t most = it->shape.tree && end > 2 ? room / (size_t)(end - 1) : room;
+  most = uses_room ? most / COLLI_DIRECT_ALIGN * COLLI_DIRECT_ALIGN : bytes;
+  coll_status status = COLL_OK;
+  for (size_t at = 0; at < bytes && status == COLL_OK; at += most)
+    status = fold_some(r, end, offset + at, to + at, bytes - at < most ? bytes - at : most, guard);
+  return status;
 }

@@ -33,6 +33,16 @@ size_t colli_direct_in_round(const colli_direct_round *r, size_t bytes);
 
 /* ---- direct_put.c ---------------------------------------------------------------------------- */
 
+/* The address of this rank's input, or of its result, for copies and kernels. */
+uint64_t colli_direct_input(const colli_direct_call *it);
+uint64_t colli_direct_result(const colli_direct_call *it);
+
+/* Lets all ranks meet. Errors: those of colli_direct_put_meet(). */
+coll_status colli_direct_meet(const colli_direct_round *r);
+
+/* The slot of the next round. */
+int colli_direct_next_slot(const colli_direct_round *r);
+
 /* Copies bytes in the stream. Errors of this and the next: SYSTEM, NO_MEMORY. */
 coll_status colli_direct_put_copy(const colli_direct_round *r, uint64_t to, uint64_t from,
                                   size_t bytes);
@@ -42,8 +52,8 @@ coll_status colli_direct_put_pieces(const colli_direct_round *r,
                                     const struct coll_gpu_piece *pieces, size_t count,
                                     uint64_t guard);
 
-/* Folds `bytes` at `offset` of the slots of ranks [0, end) into `to`, in the call's order. The
- * guard is that of its kernels. */
+/* Folds `bytes` at `offset` of the slots of ranks [0, end), or of their registered inputs, into
+ * `to`, in the call's order. The guard is that of its kernels. */
 coll_status colli_direct_put_fold(const colli_direct_round *r, int end, size_t offset, uint64_t to,
                                   size_t bytes, uint64_t guard);
 

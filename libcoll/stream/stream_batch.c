@@ -9,9 +9,11 @@
 #include "libcoll/progress/wait.h"
 #include "libcoll/run/request.h"
 #include "libcoll/run/run.h"
+#include "libcoll/stream/direct_in_place.h"
 #include "libcoll/stream/direct_meet.h"
 
 #define PER_THREAD_STREAM ((colli_cu_stream)2) /* CU_STREAM_PER_THREAD */
+#define REASON_NS         COLLI_NS_PER_S       /* until the reason of a failure is known */
 #define POLLS_PER_CHECK   64u                  /* of the deadline of streams that are held */
 
 typedef colli_stream_batch stream_batch;
@@ -109,8 +111,9 @@ static void fail_call(const stream_batch *batch) {
 static void start(stream_batch *batch) {
   coll_comm *comm = batch->comm;
   /* Not all ranks have the stop where a stream waits for calls in other streams. */
-  const unsigned place = colli_direct_place(COLLI_GPU_ORDERED, batch->passage.captured,
-                                            batch->stop - batch->direct.waits);
+  const unsigned place =
+      colli_direct_place(COLLI_GPU_ORDERED, batch->passage.captured,
+                         batch->stop - batch->direct.waits, batch->direct.places.check);
   batch->state = COLLI_BATCH_RUNNING;
   batch->started = 0;
   atomic_store(&batch->passage.reached, false); /* it does not come again before the answer */
@@ -136,6 +139,25 @@ static bool has_ended(const stream_batch *batch) {
     if (!batch->calls[i].request->done)
       return false;
   return true;
+}
+
+/* Whether the ranks have met, but one had gone on without the others while this one read its
+ * memory: for a moment its reason is awaited. */
+static bool is_torn(stream_batch *batch) {
+  coll_comm *comm = batch->comm;
+  if (!batch->in_gpu || comm->failure.status != COLL_OK || !colli_direct_is_torn(&batch->direct))
+    return false;
+  const uint64_t now_ns = colli_now_ns();
+  if (batch->direct.torn_ns == 0)
+    batch->direct.torn_ns = now_ns;
+  if (now_ns - batch->direct.torn_ns < REASON_NS)
+    return true;
+  const char *name = batch->calls[0].request->kept->name;
+  coll_error error = COLL_ERROR_INIT;
+  colli_error_set(&error, COLL_ERR_ABORTED, NULL,
+                  "another rank has gone on without this one, and does not say why");
+  (void)colli_gpu_fail_comm(comm, name, &error);
+  return false;
 }
 
 /* Lets the stream go on to its next stop, or to the end. */
@@ -250,7 +272,7 @@ static int move_batch(stream_batch *batch, bool first, const stream_batch *midwa
       start(batch); /* of a failed communicator: none */
     return 1;
   case COLLI_BATCH_RUNNING:
-    if (!has_ended(batch))
+    if (!has_ended(batch) || (is_at_last_stop(batch) && is_torn(batch)))
       return 0;
     answer(batch);
     return 1;

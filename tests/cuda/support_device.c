@@ -10,19 +10,25 @@
 #include "tests/gpu/driver/use.h"
 
 static use driver;
-static uint64_t (*held)(void);
+static uint64_t (*held)(void), (*races)(void);
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static colli_cu_module modules[MOST_DEVICES]; /* of kernels; made when they are needed */
+
+/* A function of the fake driver that no real one has. */
+static void find(void *handle, const char *name, uint64_t (**function)(void)) {
+  void *symbol = dlsym(handle, name);
+  CHECK(symbol);
+  memcpy(function, &symbol, sizeof(symbol));
+}
 
 void device_load(void) {
   setenv("GPU_DEVICES", "16", 0);
   setenv("GPU_HIDDEN", "1", 0);
   void *handle = dlopen(FAKE_GPU, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   CHECK(handle);
-  void *symbol = dlsym(handle, "fake_gpu_held");
-  CHECK(symbol);
-  memcpy(&held, &symbol, sizeof(symbol));
+  find(handle, "fake_gpu_held", &held);
+  find(handle, "fake_gpu_take_races", &races);
 }
 
 static void load(void) {
@@ -246,6 +252,10 @@ void __lsan_disable(void) __attribute__((weak));
 void device_may_leak(void) {
   if (__lsan_disable)
     __lsan_disable();
+}
+
+uint64_t device_take_races(void) {
+  return races();
 }
 
 uint64_t device_held(void) {

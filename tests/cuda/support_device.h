@@ -76,6 +76,10 @@ void device_open(device_gate *gate);
 /* Runs a kernel that traps: the device of this thread is broken from then on. */
 void device_break(colli_cu_stream stream);
 
+/* The races that the software GPU has found in this process since the last call (GPU_MODEL=races).
+ */
+uint64_t device_take_races(void);
+
 /* From here on this thread's memory may leak: streams may use it after the library. */
 void device_may_leak(void);
 

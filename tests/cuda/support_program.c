@@ -10,7 +10,7 @@
 #include "support_site.h"
 #include "tests/proc/support_ranks.h"
 
-enum { GRAPHS = 3, CALLS = 4, STEPS = 24 };
+enum { GRAPHS = 3, CALLS = 4, STEPS = 24, REGISTERED_BYTES = 120 << 10 };
 
 /* New data for a call. */
 typedef struct turn {
@@ -36,6 +36,7 @@ typedef struct worker {
   coll_comm *comm;
   int rank, nranks, step;
   colli_prng common, own;
+  arena registered;
   colli_cu_stream lanes[PROGRAM_LANES];
   graph graphs[GRAPHS];
   int last;      /* the lane of the last calls; -1: whatever comes next need not follow them */
@@ -80,6 +81,11 @@ static site_plan any_plan(worker *w) {
   plan.in_place = any(w, 4) == 0;
   plan.shape = colli_prng_next(&w->common);
   plan.count = any_count(w, coll_type_bytes(plan.type));
+  const int kind = any(w, 6);
+  plan.registered[0] = kind == 0 || kind == 2 || kind == 3;
+  plan.registered[1] = kind == 1 || kind == 2 || kind == 3;
+  if (kind < 4 && any(w, 2)) /* so many that it takes several rounds */
+    plan.count = (size_t)(5000 + any(w, 8000)) / coll_type_bytes(plan.type);
   if (w->p->long_bytes && any(w, 6) == 0) {
     plan.coll = CASE_ALLREDUCE;
     plan.type = COLL_FLOAT32;
@@ -98,7 +104,7 @@ static site *any_site(worker *w, const site_plan *plan) {
     if (places[i] == SITE_FAR && w->p->devices == 1)
       places[i] = SITE_NEAR;
   }
-  return site_make(plan, w->rank, w->nranks, places);
+  return site_make(plan, w->rank, w->nranks, places, &w->registered);
 }
 
 /* ---- waiting --------------------------------------------------------------------------------- */
@@ -360,6 +366,7 @@ int program_run(coll_comm *comm, int rank, int nranks, void *arg) {
   w->own = (colli_prng){p->seed * 64 + 1 + (uint64_t)rank};
   device_use(rank % p->devices);
   RANK_OK(device_share(comm));
+  RANK_OK(arena_make(comm, &w->registered, REGISTERED_BYTES, p->seed % 2));
   for (int i = 0; i < p->lanes; i++)
     w->lanes[i] = device_stream();
   int failed = 0;
@@ -373,6 +380,7 @@ int program_run(coll_comm *comm, int rank, int nranks, void *arg) {
   forget(w);
   for (int i = 0; i < GRAPHS; i++)
     free_graph(&w->graphs[i]);
+  RANK_OK(arena_free(comm, &w->registered));
   RANK_CHECK(atomic_load(&w->wrong) == 0);
   free(w);
   return 0;

@@ -22,6 +22,7 @@ struct site {
   size_t elem;
   blocks in, out;
   site_place place[2];
+  arena *registered;
   size_t bytes; /* of a buffer, with guards */
   void *base[2];
   unsigned char *seen[2]; /* where the test sees them */
@@ -93,6 +94,9 @@ static void settle_in_place(site *it) {
   const bool root = it->rank == it->plan.root;
   const bool rooted = coll == CASE_GATHER || coll == CASE_GATHERV || coll == CASE_SCATTER ||
                       coll == CASE_SCATTERV || coll == CASE_BROADCAST;
+  const bool alike = it->plan.registered[0] || it->plan.registered[1];
+  if (it->plan.in_place && coll == CASE_BROADCAST && alike)
+    it->recv_base = 0; /* on all ranks */
   if (!it->plan.in_place || coll == CASE_BARRIER || (rooted && !root))
     return;
   it->recv_base = 0;
@@ -102,9 +106,26 @@ static void settle_in_place(site *it) {
     it->send += it->out.first[it->rank] * it->elem;
 }
 
-site *site_make(const site_plan *plan, int rank, int nranks, const site_place places[2]) {
+/* Takes a buffer. All ranks find the same registered ones, because they all have as many elements
+ * at most. */
+static void take_buffer(site *it, int i, site_place place) {
+  const size_t most = 2 * (it->plan.count + 3) * (size_t)it->nranks * it->elem + 2 * (size_t)GUARD;
+  it->base[i] = NULL;
+  if (it->plan.registered[i] && most <= it->registered->each)
+    it->base[i] = arena_take(it->registered);
+  it->place[i] = it->base[i] ? SITE_REGISTERED : place;
+  if (it->place[i] == SITE_ON_HOST)
+    it->base[i] = malloc(it->bytes);
+  else if (it->place[i] != SITE_REGISTERED)
+    it->base[i] = device_of(place)->take(it->bytes);
+  it->seen[i] = it->place[i] == SITE_ON_HOST ? it->base[i] : device_place(it->base[i]);
+}
+
+site *site_make(const site_plan *plan, int rank, int nranks, const site_place places[2],
+                arena *registered) {
   site *it = calloc(1, sizeof(*it));
   *it = (site){.plan = *plan,
+               .registered = registered,
                .rank = rank,
                .nranks = nranks,
                .elem = coll_type_bytes(plan->type),
@@ -115,11 +136,8 @@ site *site_make(const site_plan *plan, int rank, int nranks, const site_place pl
   lay_out(it, &it->out, gathers(it), false);
   const size_t most = it->in.end > it->out.end ? it->in.end : it->out.end;
   it->bytes = most * it->elem + 2 * (size_t)GUARD;
-  for (int i = 0; i < 2; i++) {
-    const bool host = (it->place[i] = places[i]) == SITE_ON_HOST;
-    it->base[i] = host ? malloc(it->bytes) : device_of(places[i])->take(it->bytes);
-    it->seen[i] = host ? it->base[i] : device_place(it->base[i]);
-  }
+  for (int i = 0; i < 2; i++)
+    take_buffer(it, i, places[i]);
   settle_in_place(it);
   return it;
 }
@@ -128,6 +146,8 @@ void site_free(site *it) {
   for (int i = 0; it && i < 2; i++) {
     if (it->place[i] == SITE_ON_HOST)
       free(it->base[i]);
+    else if (it->place[i] == SITE_REGISTERED)
+      arena_give(it->registered, it->base[i]);
     else
       device_of(it->place[i])->give(it->base[i]);
   }

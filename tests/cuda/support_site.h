@@ -6,7 +6,7 @@
 #ifndef TESTS_CUDA_SUPPORT_SITE_H
 #define TESTS_CUDA_SUPPORT_SITE_H
 
-#include "case.h"
+#include "support_registered.h"
 
 /* What is called: the same on all ranks. */
 typedef struct site_plan {
@@ -16,17 +16,27 @@ typedef struct site_plan {
   int root;
   size_t count; /* in v-forms about that many */
   bool in_place;
-  uint64_t shape; /* decides lengths and gaps in v-forms */
+  uint64_t shape;     /* decides lengths and gaps in v-forms */
+  bool registered[2]; /* the buffers are, if there is room */
 } site_plan;
 
 /* Where a buffer is. */
-typedef enum site_place { SITE_NEAR, SITE_ODD, SITE_FAR, SITE_ON_HOST, SITE_PLACES } site_place;
+typedef enum site_place {
+  SITE_NEAR,
+  SITE_ODD,
+  SITE_FAR,
+  SITE_ON_HOST,
+  SITE_PLACES,
+  SITE_REGISTERED = SITE_PLACES
+} site_place;
 
 /* A call on a rank, with its buffers. */
 typedef struct site site;
 
-/* On the device that the calling thread uses. In place, both buffers are at the first place. */
-site *site_make(const site_plan *plan, int rank, int nranks, const site_place places[2]);
+/* On the device that the calling thread uses. In place, both buffers are at the first place.
+ * Registered ones are in the arena; all ranks make and free sites that have some in one order. */
+site *site_make(const site_plan *plan, int rank, int nranks, const site_place places[2],
+                arena *registered);
 void site_free(site *it);
 
 /* Writes the input that belongs to `salt`, and to the other bytes what no result has. */

@@ -14,7 +14,7 @@
 #include "extent.h"
 #include "libcoll/base/prng.h"
 #include "libcoll/comm/comm.h"
-#include "support_device.h"
+#include "support_registered.h"
 #include "tests/proc/support_ranks.h"
 
 enum { RANKS = 3, COUNT = 20001, SLOT = 4096 / 4, CALLS = 4, LANES = 2, LIMIT_S = 60 };
@@ -28,6 +28,7 @@ typedef enum kind { ALLREDUCE, SCAN, BROADCAST, ALLGATHER, KINDS } kind;
 typedef struct scene {
   fault fault;
   int mode, victim;
+  bool registered; /* buffers are, and overwritten after each call */
   uint64_t seed;
   coll_id id;
 } scene;
@@ -37,6 +38,7 @@ typedef struct turn {
   kind what;
   int root;
   int32_t *in, *out; /* RANKS blocks of results */
+  int32_t *kept;     /* the result; `out`, or a copy of it */
 } turn;
 
 /* A rank. */
@@ -44,6 +46,7 @@ typedef struct player {
   coll_comm *comm;
   int rank;
   const scene *scene;
+  arena places;
   colli_cu_stream lanes[LANES];
   turn turns[CALLS];
   int after; /* when the victim suffers: some block of this call's result is there, */
@@ -71,7 +74,7 @@ static int32_t result(const player *p, int call, int b, size_t i) {
 
 static bool is_right(const player *p, int call) {
   const turn *t = &p->turns[call];
-  const int32_t *out = device_place(t->out);
+  const int32_t *out = device_place(t->kept);
   for (int b = 0; b < (t->what == ALLGATHER ? RANKS : 1); b++)
     for (size_t i = 0; i < COUNT; i++)
       if (out[(size_t)b * COUNT + i] != result(p, call, b, i)) {
@@ -82,7 +85,7 @@ static bool is_right(const player *p, int call) {
   return true;
 }
 
-static coll_status make(const player *p, int call) {
+static coll_status make_call(const player *p, int call) {
   const turn *t = &p->turns[call];
   void *stream = p->lanes[call % LANES];
   switch (t->what) {
@@ -95,6 +98,23 @@ static coll_status make(const player *p, int call) {
   default:
     return coll_allgather_on_stream(t->in, t->out, COUNT, COLL_INT32, p->comm, stream);
   }
+}
+
+/* Makes a call, and lets its stream overwrite what others may read, as soon as it has the result.
+ */
+static coll_status make(const player *p, int call) {
+  const turn *t = &p->turns[call];
+  const coll_status status = make_call(p, call);
+  if (status != COLL_OK || !p->scene->registered)
+    return status;
+  const size_t bytes = COUNT * sizeof(int32_t);
+  colli_cu_stream stream = p->lanes[call % LANES];
+  if (p->comm->gpu->cuda.memcpy_async((uint64_t)t->kept, (uint64_t)t->out, RANKS * bytes, stream) !=
+      COLLI_CUDA_SUCCESS)
+    return COLL_ERR_SYSTEM;
+  arena_spoil(p->comm, stream, t->in, bytes);
+  arena_spoil(p->comm, stream, t->out, RANKS * bytes);
+  return COLL_OK;
 }
 
 /* ---- the victim ------------------------------------------------------------------------------ */
@@ -125,8 +145,9 @@ static void begin(player *p) {
     turn *t = &p->turns[call];
     t->what = (kind)(colli_prng_next(&random) % KINDS);
     t->root = (int)(colli_prng_next(&random) % RANKS);
-    t->in = device_vector(COUNT, 0);
-    t->out = device_vector((size_t)RANKS * COUNT, 0);
+    t->in = p->scene->registered ? arena_take(&p->places) : device_vector(COUNT, 0);
+    t->out = p->scene->registered ? arena_take(&p->places) : device_vector(RANKS * COUNT, 0);
+    t->kept = p->scene->registered ? device_vector(RANKS * COUNT, 0) : t->out;
     int32_t *in = device_place(t->in);
     for (size_t i = 0; i < COUNT; i++)
       in[i] = input(call, p->rank, i);
@@ -173,6 +194,8 @@ static int play(coll_comm *comm, int rank, const scene *s) {
   RANK_CHECK(comm->direct && comm->direct->mode == (s->mode == MODE_SPIN   ? COLLI_GPU_SPIN
                                                     : s->mode == MODE_MEET ? COLLI_GPU_MEET
                                                                            : COLLI_GPU_ORDERED));
+  if (s->registered)
+    RANK_OK(arena_make(comm, &p->places, RANKS * COUNT * sizeof(int32_t), true));
   begin(p);
   if (rank == s->victim)
     RANK_CHECK(pthread_create(&thread, NULL, suffer, p) == 0);
@@ -187,8 +210,9 @@ static int play(coll_comm *comm, int rank, const scene *s) {
   RANK_CHECK(is_expected(s, status));
   RANK_CHECK(status != COLL_OK);
   for (int i = 0; i < CALLS; i++) {
-    device_memory.give(p->turns[i].in);
-    device_memory.give(p->turns[i].out);
+    if (!s->registered)
+      device_memory.give(p->turns[i].in);
+    device_memory.give(p->turns[i].kept);
   }
   free(p);
   return 0;
@@ -228,7 +252,7 @@ static void run(fault what, int mode) {
     scene *s = shared_memory(sizeof(*s));
     int results[RANKS];
     char text[16];
-    *s = (scene){.fault = what, .mode = mode, .victim = seed % RANKS};
+    *s = (scene){.fault = what, .mode = mode, .victim = seed % RANKS, .registered = seed % 2};
     s->seed = (uint64_t)(seed * FAULTS + (int)what) * MODES + (uint64_t)mode;
     snprintf(text, sizeof(text), "%d", seed);
     setenv("GPU_SEED", text, 1);
@@ -265,7 +289,7 @@ Test(lost_midway, aborted_threads) {
   device_may_leak();
   for (int mode = MODE_ORDERED; device_mode(mode); mode++)
     for (int seed = 1; seed <= seeds; seed++) {
-      scene s = {.fault = ABORTED, .mode = mode, .victim = seed % RANKS};
+      scene s = {.fault = ABORTED, .mode = mode, .victim = seed % RANKS, .registered = seed % 2};
       s.seed = (uint64_t)(seed * MODES + mode);
       cr_expect_eq(run_threads(RANKS, NULL, run_thread, &s), 0, "mode %d, seed %d", mode, seed);
     }

@@ -5,7 +5,6 @@
  * one, see seeds.h.
  */
 #include <criterion/criterion.h>
-#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,20 +16,11 @@
 #include "seeds.h"
 #include "support_device.h"
 #include "support_program.h"
-#include "tests/gpu/driver/use.h"
 #include "tests/proc/support_ranks.h"
 
 enum { MOST_RANKS = 4, LIMIT_S = 60 };
 
 TestSuite(programs, .timeout = 600);
-
-/* The races that the software GPU has found in this process. */
-static uint64_t take_races(void) {
-  uint64_t (*races)(void);
-  void *symbol = dlsym(dlopen(FAKE_GPU, RTLD_NOW | RTLD_NOLOAD), "fake_gpu_take_races");
-  memcpy(&races, &symbol, sizeof(symbol));
-  return races();
-}
 
 static void set_number(const char *name, uint64_t number) {
   char text[24];
@@ -76,7 +66,7 @@ static int run_here(const char *model, uint64_t seed, bool verbose) {
   device_use(0);
   device_may_leak();
   const int failed = run_threads(p.nranks, &config, program_run, &p);
-  const uint64_t races = take_races();
+  const uint64_t races = device_take_races();
   if (failed || races || verbose)
     fprintf(stderr, "seed %llu: %llu races; mode %s, %d ranks, %d GPUs, %d streams%s\n",
             (unsigned long long)seed, (unsigned long long)races, p.mode, p.nranks, p.devices,

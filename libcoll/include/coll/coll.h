@@ -3,7 +3,8 @@
  *
  *   coll_base.h         version, status codes, the record of a failure
  *   coll_types.h        element types, reduction operations, user-defined operations
- *   coll_comm.h         communicators: settings, creation, split and shrink, memory
+ *   coll_comm.h         communicators: settings, creation, split and shrink
+ *   coll_memory.h       memory that other ranks read where it is, of the host and of GPUs
  *   coll_request.h      completing nonblocking and persistent operations; groups
  *   coll_collectives.h  all-reduce, broadcast, all-gather and so on
  *   coll_p2p.h          point-to-point messages, one-sided writes
@@ -88,6 +89,7 @@
 #include "coll/coll_base.h"
 #include "coll/coll_collectives.h"
 #include "coll/coll_comm.h"
+#include "coll/coll_memory.h"
 #include "coll/coll_p2p.h"
 #include "coll/coll_request.h"
 #include "coll/coll_types.h"

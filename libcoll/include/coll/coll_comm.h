@@ -1,6 +1,6 @@
 /*
  * coll_comm.h: communicators. Settings; creation from a launcher's environment, from an id, or from
- * other communicators; abort, revoke, shrink and agreement; attributes; memory; candidate
+ * other communicators; abort, revoke, shrink and agreement; attributes; candidate
  * algorithms. Included by coll.h.
  */
 #ifndef COLL_COLL_COMM_H
@@ -404,30 +404,6 @@ COLL_API coll_status coll_comm_set_attr(coll_comm *comm, const void *key, void *
 
 /* The value under a key, or NULL. Errors: INVALID_ARGUMENT. */
 COLL_API coll_status coll_comm_get_attr(coll_comm *comm, const void *key, void **value);
-
-/* ---- memory -------------------------------------------------------------------------------- */
-
-/*
- * Allocates `bytes` bytes for collectives on `comm`: aligned to 64 bytes or better, zeroed and
- * prefaulted. The memory belongs to the caller until coll_mem_free() or the end of `comm`. From 16
- * KiB on it takes a file descriptor. If bytes is 0, *ptr becomes NULL.
- *
- * Ranks on the same host read such memory directly, which saves a copy of every longer message. If
- * each has its own core, they also write to it, so that a rank that would only wait does part of
- * the work. A send or receive buffer may be such memory, a part of it, or ordinary memory. On other
- * communicators, including those made from `comm`, it is ordinary memory. No rank writes to it
- * after the call that uses it has returned, even with an error (docs/failures.md). A forked child
- * may read it and must not write to it: it is the same memory as the parent's.
- *
- * Errors: INVALID_ARGUMENT, NO_MEMORY, SYSTEM.
- */
-COLL_API coll_status coll_mem_alloc(coll_comm *comm, size_t bytes, void **ptr);
-
-/*
- * Releases memory of coll_mem_alloc(); ptr may be NULL. Errors: INVALID_ARGUMENT (not such memory),
- * INVALID_USAGE (an operation of `comm` in flight uses it; nothing is released).
- */
-COLL_API coll_status coll_mem_free(coll_comm *comm, void *ptr);
 
 /* ---- candidate algorithms ------------------------------------------------------------------ */
 

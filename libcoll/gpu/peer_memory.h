@@ -1,0 +1,53 @@
+/*
+ * peer_memory.h: memory of the program that all ranks of a communicator map, besides their areas
+ * (peers.h). Each rank describes its own, and maps that of the others.
+ */
+#ifndef COLLI_GPU_PEER_MEMORY_H
+#define COLLI_GPU_PEER_MEMORY_H
+
+#include "libcoll/gpu/peers.h"
+
+/* What a rank tells the others of its memory. It travels as it is. */
+typedef struct colli_gpu_memory_offer {
+  colli_cu_ipc_handle handle; /* opens its allocation in other processes, if `shared` */
+  uint64_t at;                /* in the process that owns it */
+  uint64_t offset;            /* from the beginning of the allocation */
+  uint64_t bytes;
+  int32_t device; /* its number in that process */
+  int32_t failed; /* coll_status: why there is none */
+  uint8_t plain;  /* of cuMemAlloc(): every device with peer access reaches it */
+  uint8_t shared;
+  char reason[150];
+} colli_gpu_memory_offer;
+
+/* Memory of all ranks. */
+typedef struct colli_gpu_memory {
+  colli_cu_deviceptr *at;     /* nranks: where this process sees it */
+  colli_cu_deviceptr *opened; /* nranks: what was opened for that, or 0 */
+  uint64_t low;               /* the last bits of all addresses, by OR */
+} colli_gpu_memory;
+
+/*
+ * Describes memory of this rank's device. Errors: INVALID_ARGUMENT (no such memory, or it ends
+ * before), SYSTEM.
+ */
+coll_status colli_gpu_memory_describe(const colli_gpu_peers *peers, const void *at, size_t bytes,
+                                      colli_gpu_memory_offer *offer, coll_error *error);
+
+/*
+ * Maps the memory of all others, whose areas are mapped. Errors: UNSUPPORTED (this process does not
+ * reach some of it), NO_MEMORY, SYSTEM. Some may be mapped then.
+ */
+coll_status colli_gpu_memory_map(const colli_gpu_peers *peers, const colli_gpu_memory_offer *offers,
+                                 colli_gpu_memory *memory, coll_error *error);
+
+/* Unmaps what is mapped, when no stream uses it any more, and forgets it. */
+void colli_gpu_memory_unmap(const colli_gpu_peers *peers, colli_gpu_memory *memory);
+
+/* Allocates memory that is 0 on this rank's device, in blocks that the driver shares alone. Errors:
+ * NO_MEMORY, SYSTEM. */
+coll_status colli_gpu_memory_take(const colli_gpu_peers *peers, size_t bytes, void **at,
+                                  coll_error *error);
+void colli_gpu_memory_give(const colli_gpu_peers *peers, void *at);
+
+#endif

@@ -1,0 +1,361 @@
+/*
+ * test_register.c: coll_comm_register() and coll_mem_alloc_gpu(): all ranks have memory registered
+ * or none has, and they say the same about why; ranks that disagree later; the end, after which
+ * nothing is left.
+ */
+#include <criterion/criterion.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "libcoll/comm/comm.h"
+#include "support_device.h"
+#include "tests/gpu/driver/use.h"
+#include "tests/proc/support_ranks.h"
+
+enum { RANKS = 3, COUNT = 6000, BYTES = COUNT * sizeof(int32_t), LIMIT_S = 60 };
+
+TestSuite(register_memory, .timeout = 200);
+
+/* This thread's stream. */
+static colli_cu_stream own_stream(void) {
+  static _Thread_local colli_cu_stream stream;
+  return stream ? stream : (stream = device_stream());
+}
+
+/* All-reduces in place in a stream, and checks the sum. */
+static int add_up(coll_comm *comm, int rank, int nranks, int32_t *a) {
+  colli_cu_stream stream = own_stream();
+  int32_t *at = device_place(a);
+  for (int i = 0; i < COUNT; i++)
+    at[i] = rank + 1;
+  RANK_OK(coll_allreduce_on_stream(a, a, COUNT, COLL_INT32, COLL_SUM, comm, stream));
+  device_await(stream);
+  RANK_OK(coll_comm_async_error(comm));
+  RANK_CHECK(device_has(a, COUNT, nranks * (nranks + 1) / 2));
+  return 0;
+}
+
+/* ---- refusals -------------------------------------------------------------------------------- */
+
+/* Where the last rank's memory is; the others have plain memory. */
+typedef enum place {
+  NOWHERE,
+  ON_HOST,
+  ELSEWHERE,
+  TOO_SHORT,
+  NOTHING,
+  OTHER_LENGTH,
+  VIRTUAL,
+  PLAIN
+} place;
+
+static const struct {
+  place last;
+  coll_status status;
+  const char *says;
+} refusals[] = {
+    {NOWHERE, COLL_ERR_INVALID_ARGUMENT, "no memory is registered, says rank 2: ptr is NULL"},
+    {ON_HOST, COLL_ERR_INVALID_ARGUMENT, "says rank 2: ptr is not memory of GPU 0"},
+    {ELSEWHERE, COLL_ERR_INVALID_ARGUMENT, "says rank 2: ptr is not memory of GPU 0"},
+    {TOO_SHORT, COLL_ERR_INVALID_ARGUMENT, "says rank 2: 24000 bytes are more than the allocation"},
+    {NOTHING, COLL_ERR_INVALID_ARGUMENT, "says rank 2: bytes is 0"},
+    {OTHER_LENGTH, COLL_ERR_INVALID_ARGUMENT, "rank 2 has 23996 bytes, but rank 0 24000"},
+    {VIRTUAL, COLL_ERR_UNSUPPORTED, "rank 2's memory is of a pool or virtual"},
+};
+enum { REFUSALS = sizeof(refusals) / sizeof(*refusals) };
+
+/* Virtual memory of this thread's device. */
+static void *take_virtual(const colli_cuda *cuda, int device, colli_cu_allocation *allocation) {
+  const colli_cu_allocation_prop prop = {.type = COLLI_CU_MEM_ALLOCATION_TYPE_PINNED,
+                                         .location = {COLLI_CU_MEM_LOCATION_TYPE_DEVICE, device}};
+  const colli_cu_access access = {prop.location, COLLI_CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+  const size_t bytes = (size_t)2 << 20;
+  colli_cu_deviceptr at = 0;
+  OK(cuda->mem_create(allocation, bytes, &prop, 0));
+  OK(cuda->mem_address_reserve(&at, bytes, 0, 0, 0));
+  OK(cuda->mem_map(at, bytes, 0, *allocation, 0));
+  OK(cuda->mem_set_access(at, bytes, &access, 1));
+  return (void *)at;
+}
+
+static void give_virtual(const colli_cuda *cuda, void *at, colli_cu_allocation allocation) {
+  const size_t bytes = (size_t)2 << 20;
+  OK(cuda->mem_unmap((colli_cu_deviceptr)at, bytes));
+  OK(cuda->mem_address_free((colli_cu_deviceptr)at, bytes));
+  OK(cuda->mem_release(allocation));
+}
+
+/* Tries all of them, and then registers. */
+static int try_all(coll_comm *comm, int rank, int nranks) {
+  const colli_cuda *cuda = &comm->gpu->cuda;
+  char *plain = device_memory.take(2 * BYTES), *far = device_far_memory.take(BYTES);
+  static char host[BYTES];
+  colli_cu_allocation allocation;
+  void *mapped = take_virtual(cuda, device_of_rank(rank), &allocation);
+  coll_registration *it;
+  for (int i = 0; i < REFUSALS; i++) {
+    const place last = rank == nranks - 1 ? refusals[i].last : PLAIN;
+    void *const at = last == NOWHERE     ? NULL
+                     : last == ON_HOST   ? host
+                     : last == ELSEWHERE ? far
+                     : last == TOO_SHORT ? plain + BYTES + 4
+                     : last == VIRTUAL   ? mapped
+                                         : plain;
+    const size_t bytes = last == NOTHING ? 0 : last == OTHER_LENGTH ? BYTES - 4 : BYTES;
+    it = (coll_registration *)(void *)plain;
+    RANK_CHECK(device_refused(comm, coll_comm_register(comm, at, bytes, &it), refusals[i].status,
+                              refusals[i].says));
+    RANK_CHECK(!it && !comm->direct->registered);
+  }
+  RANK_OK(coll_comm_register(comm, plain + 4, BYTES, &it));
+  RANK_CHECK(add_up(comm, rank, nranks, (int32_t *)(void *)(plain + 4)) == 0);
+  RANK_OK(coll_comm_deregister(comm, &it));
+  give_virtual(cuda, mapped, allocation);
+  device_memory.give(plain);
+  device_far_memory.give(far);
+  return 0;
+}
+
+/* Runs a rank on a communicator of processes. */
+typedef int scene_fn(coll_comm *comm, int rank, int nranks);
+typedef struct scene {
+  scene_fn *run;
+  coll_id id;
+  int timeout_ms;
+} scene;
+
+static int run_process(coll_comm *comm, int rank, int nranks, void *arg) {
+  scene *s = arg;
+  coll_comm *mine = NULL;
+  coll_config config = COLL_CONFIG_INIT;
+  config.timeout_ms = s->timeout_ms;
+  alarm(LIMIT_S);
+  device_use(device_of_rank(rank));
+  if (rank == 0)
+    RANK_OK(coll_unique_id(&s->id, NULL));
+  RANK_OK(coll_barrier(comm));
+  RANK_OK(coll_comm_create(&mine, &s->id, nranks, rank, &config));
+  RANK_CHECK(mine->direct);
+  uint64_t before = 0;
+  for (int turn = 0; turn < 2 && mine->failure.status == COLL_OK; turn++) {
+    before = device_held(); /* the second time: with what the library keeps for later calls */
+    RANK_CHECK(s->run(mine, rank, nranks) == 0);
+    if (mine->failure.status == COLL_OK)
+      RANK_OK(coll_barrier(mine));
+  }
+  RANK_CHECK(mine->failure.status != COLL_OK || device_held() == before);
+  RANK_OK(coll_comm_destroy(&mine));
+  return 0;
+}
+
+static scene *make_scene(scene_fn *run) {
+  scene *s = shared_memory(sizeof(*s));
+  *s = (scene){.run = run, .timeout_ms = slow_ms(20000)};
+  return s;
+}
+
+Test(register_memory, refused) {
+  setenv("COLL_GPU_SLOT_BYTES", "4096", 1);
+  device_load();
+  device_mode(MODE_ONE_GPU);
+  cr_expect_eq(run_processes(RANKS, NULL, run_process, make_scene(try_all), LIMIT_S, NULL), 0);
+}
+
+/* Memory that is virtual will do for threads on one GPU. A staged communicator has none. */
+static int share_virtual(coll_comm *comm, int rank, int nranks, void *arg) {
+  const colli_cuda *cuda = device_use(0);
+  colli_cu_allocation allocation;
+  coll_registration *it;
+  void *at = take_virtual(cuda, 0, &allocation);
+  (void)arg;
+  RANK_CHECK(device_refused(comm, coll_comm_register(comm, at, BYTES, &it), COLL_ERR_UNSUPPORTED,
+                            "are staged through host memory; coll_comm_use_gpu() changes that"));
+  RANK_CHECK(device_refused(comm, coll_mem_alloc_gpu(comm, BYTES, &at), COLL_ERR_UNSUPPORTED,
+                            "are staged"));
+  RANK_CHECK(!it && !at);
+  at = take_virtual(cuda, 0, &allocation);
+  RANK_OK(device_share(comm));
+  RANK_OK(coll_comm_register(comm, at, BYTES, &it));
+  RANK_CHECK(add_up(comm, rank, nranks, at) == 0);
+  RANK_OK(coll_comm_deregister(comm, &it));
+  give_virtual(cuda, at, allocation);
+  return 0;
+}
+
+Test(register_memory, virtual_memory) {
+  setenv("COLL_GPU_SLOT_BYTES", "4096", 1);
+  device_use(0);
+  device_mode(MODE_MEET);
+  cr_expect_eq(run_threads(RANKS, NULL, share_virtual, NULL), 0);
+}
+
+/* ---- ranks that disagree --------------------------------------------------------------------- */
+
+/* What the last rank does otherwise. */
+typedef enum other {
+  INPUT_ELSEWHERE,
+  RESULT_ELSEWHERE,
+  OTHER_OFFSET,
+  OTHER_REGISTRATION,
+  OTHERS
+} other;
+
+static int disagree(coll_comm *comm, int rank, int nranks, void *arg) {
+  const other what = *(const other *)arg;
+  coll_registration *it[2];
+  device_use(device_of_rank(rank));
+  device_may_leak();
+  RANK_OK(device_share(comm));
+  char *at[3];
+  for (int i = 0; i < 3; i++)
+    at[i] = device_memory.take(3 * BYTES);
+  for (int i = 0; i < 2; i++)
+    RANK_OK(coll_comm_register(comm, at[i], 3 * BYTES, &it[i]));
+  RANK_CHECK(add_up(comm, rank, nranks, (int32_t *)(void *)at[1]) == 0);
+  RANK_OK(coll_barrier(comm)); /* nobody fails before all have looked */
+  const bool last = rank == nranks - 1;
+  char *in = !last                        ? at[0]
+             : what == INPUT_ELSEWHERE    ? at[2]
+             : what == OTHER_REGISTRATION ? at[1]
+                                          : at[0];
+  char *out = last && what == RESULT_ELSEWHERE ? at[2] : at[0] + 2 * BYTES;
+  if (last && what == OTHER_OFFSET)
+    in += 64;
+  colli_cu_stream stream = own_stream();
+  coll_status status = coll_allreduce_on_stream(in, out, COUNT, COLL_INT32, COLL_SUM, comm, stream);
+  device_await(stream);
+  if (status == COLL_OK)
+    status = coll_comm_async_error(comm);
+  RANK_CHECK(device_refused(comm, status, COLL_ERR_MISMATCH,
+                            "not with buffers at the same place of the same registration"));
+  RANK_CHECK(coll_comm_deregister(comm, &it[0]) == COLL_ERR_MISMATCH && !it[0]);
+  return 0;
+}
+
+Test(register_memory, mismatch) {
+  setenv("COLL_GPU_SLOT_BYTES", "4096", 1);
+  device_use(0);
+  device_may_leak();
+  for (int mode = MODE_ORDERED; device_mode(mode); mode++)
+    for (other what = 0; what < OTHERS; what++)
+      cr_expect_eq(run_threads(RANKS, NULL, disagree, &what), 0, "mode %d: %d", mode, what);
+}
+
+/* ---- ranks that do not come ------------------------------------------------------------------ */
+
+static int lose(coll_comm *comm, int rank, int how) {
+  void *at = device_memory.take(BYTES);
+  coll_registration *it;
+  if (rank == 1)
+    raise(how);
+  const coll_status status = coll_comm_register(comm, at, BYTES, &it);
+  RANK_CHECK(device_refused(comm, status, how == SIGKILL ? COLL_ERR_PEER_LOST : COLL_ERR_TIMEOUT,
+                            "rank 1"));
+  RANK_CHECK(!it && !comm->direct->registered);
+  RANK_CHECK(coll_mem_alloc_gpu(comm, BYTES, &at) == status && !at);
+  return 0;
+}
+
+static int lose_killed(coll_comm *comm, int rank, int nranks) {
+  (void)nranks;
+  return lose(comm, rank, SIGKILL);
+}
+
+static int lose_frozen(coll_comm *comm, int rank, int nranks) {
+  (void)nranks;
+  return lose(comm, rank, SIGSTOP);
+}
+
+Test(register_memory, lost) {
+  int results[RANKS];
+  device_load();
+  device_mode(MODE_ORDERED);
+  for (int frozen = 0; frozen < 2; frozen++) {
+    scene *s = make_scene(frozen ? lose_frozen : lose_killed);
+    if (frozen)
+      s->timeout_ms = slow_ms(1000);
+    run_processes(RANKS, NULL, run_process, s, LIMIT_S, results);
+    cr_expect(results[0] == 0 && results[2] == 0, "%d: %d %d", frozen, results[0], results[2]);
+  }
+}
+
+/* ---- the end --------------------------------------------------------------------------------- */
+
+/* What is not a registration, or is used by a graph; then a use of memory that no longer is one. */
+static int end_all(coll_comm *comm, int rank, int nranks) {
+  coll_registration *it, *inner = NULL;
+  void *given;
+  char *at = device_memory.take(3 * BYTES);
+  RANK_CHECK(coll_comm_register(comm, at, BYTES, NULL) == COLL_ERR_INVALID_ARGUMENT);
+  RANK_CHECK(coll_mem_alloc_gpu(comm, BYTES, NULL) == COLL_ERR_INVALID_ARGUMENT);
+  RANK_CHECK(device_refused(comm, coll_mem_alloc_gpu(comm, 0, &given), COLL_ERR_INVALID_ARGUMENT,
+                            "no memory is allocated, says rank 0: bytes is 0"));
+  RANK_CHECK(coll_comm_deregister(comm, NULL) == COLL_ERR_INVALID_ARGUMENT);
+  RANK_CHECK(coll_comm_deregister(comm, &inner) == COLL_ERR_INVALID_ARGUMENT);
+  RANK_OK(coll_comm_register(comm, at, 3 * BYTES, &it));
+  RANK_OK(coll_comm_register(comm, at + BYTES, BYTES, &inner)); /* within the first one */
+  RANK_OK(coll_mem_alloc_gpu(comm, BYTES, &given));
+  RANK_CHECK(device_has(given, COUNT, 0));
+  RANK_CHECK(add_up(comm, rank, nranks, given) == 0);
+  colli_cu_stream stream = own_stream();
+  device_capture(stream);
+  void *buffer = rank == 1 ? at : given;
+  RANK_OK(coll_allreduce_on_stream(buffer, buffer, 8, COLL_INT32, COLL_SUM, comm, stream));
+  RANK_OK(coll_allreduce_on_stream(at, at, COUNT, COLL_INT32, COLL_SUM, comm, stream));
+  device_graph graph = device_capture_end(stream);
+  RANK_CHECK(device_refused(comm, coll_comm_deregister(comm, &it), COLL_ERR_INVALID_USAGE,
+                            "the memory remains registered, says rank 0: a graph has a call"));
+  device_graph_free(&graph);
+  RANK_CHECK(it && add_up(comm, rank, nranks, (int32_t *)(void *)at) == 0);
+  for (int i = 0; i < 2; i++) { /* the second time in slots */
+    RANK_CHECK(add_up(comm, rank, nranks, (int32_t *)(void *)at) == 0);
+    if (i == 0)
+      RANK_OK(coll_comm_deregister(comm, &it));
+  }
+  RANK_CHECK(add_up(comm, rank, nranks, (int32_t *)(void *)(at + BYTES)) == 0);
+  RANK_CHECK(!it && coll_comm_deregister(comm, &it) == COLL_ERR_INVALID_ARGUMENT);
+  RANK_OK(coll_mem_free(comm, given));
+  RANK_CHECK(coll_mem_free(comm, given) == COLL_ERR_INVALID_ARGUMENT);
+  RANK_OK(coll_comm_deregister(comm, &inner));
+  device_memory.give(at);
+  return 0;
+}
+
+Test(register_memory, ended) {
+  setenv("COLL_GPU_SLOT_BYTES", "4096", 1);
+  device_load();
+  for (int mode = MODE_ORDERED; mode <= MODE_SPIN; mode++) {
+    device_mode(mode);
+    cr_expect_eq(run_processes(RANKS, NULL, run_process, make_scene(end_all), LIMIT_S, NULL), 0,
+                 "mode %d", mode);
+  }
+}
+
+/* What the program does not end ends with the communicator. */
+static int leave_all(coll_comm *comm, int rank, int nranks, void *arg) {
+  coll_comm *child;
+  coll_registration *it;
+  void *given;
+  (void)arg;
+  device_use(device_of_rank(rank));
+  char *at = device_memory.take(BYTES);
+  RANK_OK(coll_comm_dup(comm, NULL, &child));
+  RANK_OK(device_share(child));
+  RANK_OK(coll_comm_register(child, at, BYTES, &it));
+  RANK_OK(coll_mem_alloc_gpu(child, BYTES, &given));
+  RANK_CHECK(add_up(child, rank, nranks, given) == 0);
+  RANK_OK(coll_comm_destroy(&child));
+  device_memory.give(at);
+  return 0;
+}
+
+Test(register_memory, left) {
+  device_use(0);
+  device_mode(MODE_ORDERED);
+  const uint64_t before = device_held();
+  cr_expect_eq(run_threads(2, NULL, leave_all, NULL), 0);
+  cr_expect_leq(device_held() - before, 2 + 2); /* the test's streams and contexts */
+}
