@@ -45,6 +45,15 @@ static void set_blocks(perf_bench *b) {
   b->nrecv = extent_of(b, traits->recv);
 }
 
+/*
+ * A driver may allocate, free and make graphs only when streams are idle, also those of other
+ * ranks that are threads. No rank may put anything into its stream that waits for one which is
+ * still doing such things.
+ */
+static coll_status await_drivers(const perf_bench *b) {
+  return coll_barrier(b->comm);
+}
+
 coll_status perf_bench_open(perf_bench *b, const perf_options *options, coll_comm *comm,
                             const perf_line *line) {
   *b = (perf_bench){
@@ -59,7 +68,8 @@ coll_status perf_bench_open(perf_bench *b, const perf_options *options, coll_com
     return COLL_ERR_NO_MEMORY;
   set_blocks(b);
   b->room = (b->nsend > b->nrecv ? b->nsend : b->nrecv) * b->bytes;
-  return perf_memory_open(b);
+  const coll_status status = perf_memory_open(b);
+  return status == COLL_OK && b->stream ? await_drivers(b) : status;
 }
 
 void perf_bench_close(perf_bench *b) {
@@ -160,7 +170,8 @@ coll_status perf_capture(const perf_bench *b, bool in_place, int count, perf_gra
   for (int i = 0; i < count && status == COLL_OK; i++)
     status = perf_run_once(b, in_place, i);
   const coll_status ended = perf_graph_end(graph, status == COLL_OK);
-  return status == COLL_OK ? ended : status;
+  status = status == COLL_OK ? ended : status;
+  return status == COLL_OK ? await_drivers(b) : status;
 }
 
 coll_status perf_launch_all(const perf_bench *b, const perf_graph *graph, int launches) {

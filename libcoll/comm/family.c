@@ -178,6 +178,7 @@ static coll_status describe_self(colli_family *family, const colli_assembly *ass
   if (params->from_env[COLLI_PARAM_SLOT_BYTES])
     info->slot_bytes = (uint32_t)params->number[COLLI_PARAM_SLOT_BYTES];
   info->slot_count = (uint32_t)params->number[COLLI_PARAM_SLOT_COUNT];
+  info->gpu_slot_bytes = (uint32_t)params->number[COLLI_PARAM_GPU_SLOT_BYTES];
   info->timeout_ms = (uint32_t)params->number[COLLI_PARAM_TIMEOUT_MS];
   info->deterministic = (uint8_t)params->number[COLLI_PARAM_DETERMINISTIC];
   info->accumulate = (uint8_t)params->number[COLLI_PARAM_ACCUMULATE];

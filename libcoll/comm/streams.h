@@ -14,6 +14,7 @@ TAILQ_HEAD(colli_stream_batches, colli_stream_batch);
 typedef struct colli_streams {
   struct colli_stream_batches batches; /* calls that start together, in the order of the program */
   int open;                            /* their number, without those in graphs */
+  size_t part_bytes;                   /* of a long staged call: staged_parts.h */
   void *stream;                        /* of the last call that is not in a graph */
   bool several;                        /* not all of the open ones are in it */
   int captured;                        /* the number of those in graphs */

@@ -113,7 +113,9 @@ typedef struct colli_cu_launch_config {
   X(CUDA_ERROR_DEINITIALIZED, 4)                                                                   \
   X(CUDA_ERROR_NO_DEVICE, 100)                                                                     \
   X(CUDA_ERROR_INVALID_DEVICE, 101)                                                                \
+  X(CUDA_ERROR_INVALID_IMAGE, 200)                                                                 \
   X(CUDA_ERROR_INVALID_CONTEXT, 201)                                                               \
+  X(CUDA_ERROR_NO_BINARY_FOR_GPU, 209)                                                             \
   X(CUDA_ERROR_PEER_ACCESS_UNSUPPORTED, 217)                                                       \
   X(CUDA_ERROR_INVALID_PTX, 218)                                                                   \
   X(CUDA_ERROR_INVALID_HANDLE, 400)                                                                \
@@ -214,6 +216,7 @@ typedef struct colli_cu_launch_config {
   X(CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, 4)                                                          \
   X(CU_JIT_ERROR_LOG_BUFFER, 5)                                                                    \
   X(CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, 6)                                                         \
+  X(CU_FUNC_ATTRIBUTE_BINARY_VERSION, 6)                                                           \
   X(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 8)                                            \
   X(CU_LAUNCH_ATTRIBUTE_COOPERATIVE, 2)                                                            \
   X(CU_LAUNCH_ATTRIBUTE_PRIORITY, 8)

@@ -153,6 +153,8 @@
   X(module_get_function, cuModuleGetFunction, , 2000,                                              \
     (colli_cu_function * function, colli_cu_module module, const char *name))                      \
   X(func_load, cuFuncLoad, , 12040, (colli_cu_function function))                                  \
+  X(func_get_attribute, cuFuncGetAttribute, , 2020,                                                \
+    (int *value, colli_cu_function_attribute attribute, colli_cu_function function))               \
   X(func_set_attribute, cuFuncSetAttribute, , 9000,                                                \
     (colli_cu_function function, colli_cu_function_attribute attribute, int value))                \
   X(launch_kernel, cuLaunchKernelEx, , 11060,                                                      \

@@ -121,6 +121,15 @@ int colli_gpu_device_of(colli_gpu *gpu, const void *at) {
 }
 
 /* Pinning needs a context, and a thread that has none uses device 0's. */
+/* Sets why there are no `bytes` bytes of pinned memory. */
+static coll_status fail_pinned(const colli_gpu *gpu, size_t bytes, colli_cu_result result,
+                               coll_error *error) {
+  if (result != COLLI_CUDA_ERROR_OUT_OF_MEMORY)
+    return colli_cuda_fail(&gpu->cuda, error, "cuMemHostAlloc", 0, result);
+  return colli_error_set(error, COLL_ERR_NO_MEMORY, NULL,
+                         "out of memory for %zu bytes of pinned host memory; see ulimit -v", bytes);
+}
+
 colli_pinned *colli_gpu_take_pinned(colli_gpu *gpu, size_t bytes, coll_error *error) {
   colli_gpu_thread before;
   colli_cu_result result;
@@ -128,12 +137,24 @@ colli_pinned *colli_gpu_take_pinned(colli_gpu *gpu, size_t bytes, coll_error *er
     return NULL;
   colli_pinned *block = colli_pinned_take(&gpu->pool, &gpu->cuda, bytes, &result);
   colli_gpu_leave(gpu, &before);
-  if (!block && result == COLLI_CUDA_ERROR_OUT_OF_MEMORY)
-    colli_error_set(error, COLL_ERR_NO_MEMORY, NULL,
-                    "out of memory for %zu bytes of pinned host memory; see ulimit -v", bytes);
-  else if (!block)
-    colli_cuda_fail(&gpu->cuda, error, "cuMemHostAlloc", 0, result);
+  if (!block)
+    (void)fail_pinned(gpu, bytes, result, error);
   return block;
+}
+
+coll_status colli_gpu_reserve_words(colli_gpu *gpu, size_t count, coll_error *error) {
+  colli_gpu_thread before;
+  const coll_status status = colli_gpu_enter(gpu, COLLI_GPU_CURRENT, &before, error);
+  if (status != COLL_OK)
+    return status;
+  const colli_cu_result result = colli_pinned_reserve(&gpu->pool, &gpu->cuda, count);
+  colli_gpu_leave(gpu, &before);
+  return result == COLLI_CUDA_SUCCESS ? COLL_OK
+                                      : fail_pinned(gpu, count * COLLI_PINNED_PAGE, result, error);
+}
+
+void colli_gpu_share_pinned(colli_gpu *gpu, colli_pinned *block) {
+  colli_pinned_share(&gpu->pool, block);
 }
 
 void colli_gpu_put_pinned(colli_gpu *gpu, colli_pinned *block) {
@@ -201,16 +222,20 @@ coll_status colli_gpu_is_primary(colli_gpu *gpu, int device, colli_cu_context co
   return COLL_OK;
 }
 
-coll_status colli_gpu_get_programs(colli_gpu *gpu, int device, const colli_gpu_programs **programs,
-                                   coll_error *error) {
+coll_status colli_gpu_get_programs(colli_gpu *gpu, int device, const colli_log *log,
+                                   const colli_gpu_programs **programs, coll_error *error) {
   colli_gpu_thread before;
   coll_status status = colli_gpu_enter(gpu, device, &before, error);
   if (status != COLL_OK)
     return status;
   pthread_mutex_lock(&gpu->mutex);
   colli_gpu_device *it = &gpu->devices[device];
-  if (!it->programs)
+  if (!it->programs) {
     status = colli_gpu_programs_load(&gpu->cuda, device, &it->programs, error);
+    if (status == COLL_OK)
+      colli_log_write(log, COLLI_LOG_INFO, "kernels of GPU %d: %s", device,
+                      colli_gpu_programs_origin(it->programs));
+  }
   *programs = it->programs;
   pthread_mutex_unlock(&gpu->mutex);
   colli_gpu_leave(gpu, &before);

@@ -69,10 +69,10 @@ void colli_gpu_leave(colli_gpu *gpu, colli_gpu_thread *before);
 coll_status colli_gpu_is_primary(colli_gpu *gpu, int device, colli_cu_context context, bool *is,
                                  coll_error *error);
 
-/* The kernels of a device, loaded when they are first asked for. Any thread. Errors: those of
- * colli_gpu_programs_load(). */
-coll_status colli_gpu_get_programs(colli_gpu *gpu, int device, const colli_gpu_programs **programs,
-                                   coll_error *error);
+/* The kernels of a device, loaded when they are first asked for, which the log then says. Any
+ * thread. Errors: those of colli_gpu_programs_load(). */
+coll_status colli_gpu_get_programs(colli_gpu *gpu, int device, const colli_log *log,
+                                   const colli_gpu_programs **programs, coll_error *error);
 
 /* One copy of several between host and device. */
 typedef struct colli_gpu_piece {
@@ -100,6 +100,11 @@ coll_status colli_gpu_copy(colli_gpu *gpu, int device, colli_gpu_direction direc
 /* Memory of the host that devices reach directly, for copies. Any thread. NULL: `error` has the
  * reason, NO_MEMORY or SYSTEM. */
 colli_pinned *colli_gpu_take_pinned(colli_gpu *gpu, size_t bytes, coll_error *error);
+
+/* Takes care that so many words of pinned memory can be taken without the driver, which may wait
+ * for kernels when it pins memory. Errors: NO_MEMORY, SYSTEM. */
+coll_status colli_gpu_reserve_words(colli_gpu *gpu, size_t count, coll_error *error);
+void colli_gpu_share_pinned(colli_gpu *gpu, colli_pinned *block); /* one more puts it back */
 void colli_gpu_put_pinned(colli_gpu *gpu, colli_pinned *block);
 
 #endif

@@ -140,15 +140,30 @@ static void note_left(void *arg) {
   atomic_store(&passage->left, true);
 }
 
+/* Has a thread of the driver call a function when the stream comes there. */
+static coll_status put_host(colli_gpu_passage *passage, colli_cu_host_fn function,
+                            coll_error *error) {
+  const colli_cuda *cuda = &passage->gpu->cuda;
+  const colli_cu_result result = cuda->launch_host_func(passage->stream, function, passage);
+  if (result == COLLI_CUDA_SUCCESS)
+    return COLL_OK;
+  return colli_cuda_fail(cuda, error, "cuLaunchHostFunc", passage->device, result);
+}
+
+coll_status colli_gpu_passage_tell(colli_gpu_passage *passage, coll_error *error) {
+  return put_host(passage, note_reached, error);
+}
+
 coll_status colli_gpu_passage_wait(colli_gpu_passage *passage, coll_error *error) {
+  const coll_status status = colli_gpu_passage_tell(passage, error);
+  return status == COLL_OK ? colli_gpu_passage_await(passage, error) : status;
+}
+
+coll_status colli_gpu_passage_await(const colli_gpu_passage *passage, coll_error *error) {
   const colli_cuda *cuda = &passage->gpu->cuda;
   colli_cu_deviceptr answer;
   const char *function = "cuMemHostGetDevicePointer";
   colli_cu_result result = cuda->mem_host_get_device_pointer(&answer, passage->answer->memory, 0);
-  if (result == COLLI_CUDA_SUCCESS) {
-    function = "cuLaunchHostFunc";
-    result = cuda->launch_host_func(passage->stream, note_reached, passage);
-  }
   if (result == COLLI_CUDA_SUCCESS) {
     function = "cuStreamWaitValue32";
     result = cuda->stream_wait_value_32(passage->stream, answer, 1, COLLI_CU_STREAM_WAIT_VALUE_EQ);
@@ -164,11 +179,7 @@ coll_status colli_gpu_passage_wait(colli_gpu_passage *passage, coll_error *error
 }
 
 coll_status colli_gpu_passage_end(colli_gpu_passage *passage, coll_error *error) {
-  const colli_cuda *cuda = &passage->gpu->cuda;
-  const colli_cu_result result = cuda->launch_host_func(passage->stream, note_left, passage);
-  if (result == COLLI_CUDA_SUCCESS)
-    return COLL_OK;
-  return colli_cuda_fail(cuda, error, "cuLaunchHostFunc", passage->device, result);
+  return put_host(passage, note_left, error);
 }
 
 void colli_gpu_passage_abandon(colli_gpu_passage *passage) {

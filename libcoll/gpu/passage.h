@@ -5,7 +5,7 @@
  *   copies to the host -> host function "reached" -> wait until answer is 1 -> answer = 0
  *                      -> copies to the device -> host function "left"
  *
- * It may wait several times before it leaves.
+ * It may wait several times before it leaves, and do other things between "reached" and the wait.
  *
  * If the stream is captured, this becomes a part of a graph, and happens each time that it is
  * launched.
@@ -66,8 +66,11 @@ void colli_gpu_passage_close(colli_gpu_passage *passage);
 coll_status colli_gpu_passage_copy(const colli_gpu_passage *passage, colli_gpu_direction direction,
                                    const colli_gpu_piece *pieces, size_t count, coll_error *error);
 
-/* Puts the host's turn into the stream: it tells the host, and waits. Errors: SYSTEM. */
+/* Puts the host's turn into the stream: it tells the host, and waits; or only one of these. Errors:
+ * SYSTEM. */
 coll_status colli_gpu_passage_wait(colli_gpu_passage *passage, coll_error *error);
+coll_status colli_gpu_passage_tell(colli_gpu_passage *passage, coll_error *error);
+coll_status colli_gpu_passage_await(const colli_gpu_passage *passage, coll_error *error);
 
 /* Puts the end into the stream. Errors: SYSTEM. */
 coll_status colli_gpu_passage_end(colli_gpu_passage *passage, coll_error *error);

@@ -11,6 +11,7 @@
 
 #include "libcoll/gpu/cuda_load.h"
 
+#define COLLI_PINNED_PAGE    4096               /* the shortest blocks */
 #define COLLI_PINNED_CLASSES 48                 /* powers of two */
 #define COLLI_PINNED_KEPT    ((size_t)64 << 20) /* longer blocks are not kept long */
 
@@ -19,6 +20,8 @@ typedef struct colli_pinned {
   LIST_ENTRY(colli_pinned) link; /* among those of its class that are free, or all in use */
   void *memory;
   int class;
+  int owners; /* while it is in use */
+  bool inner; /* its memory is a part of another one's */
 } colli_pinned;
 
 LIST_HEAD(colli_pinned_list, colli_pinned);
@@ -39,7 +42,14 @@ typedef struct colli_pinned_pool {
 colli_pinned *colli_pinned_take(colli_pinned_pool *pool, const colli_cuda *cuda, size_t bytes,
                                 colli_cu_result *result);
 
-/* Returns it. Does not call the driver, which may wait for streams. */
+/* Sees to it that `count` blocks of a page are there, so that taking them does not call the driver.
+ * A context is current. */
+colli_cu_result colli_pinned_reserve(colli_pinned_pool *pool, const colli_cuda *cuda, size_t count);
+
+/* One more will return a block that is in use. */
+void colli_pinned_share(colli_pinned_pool *pool, colli_pinned *block);
+
+/* Returns it; it is free when all have. Does not call the driver, which may wait for streams. */
 void colli_pinned_put(colli_pinned_pool *pool, colli_pinned *block);
 
 /* Frees all blocks, also those in use. If there are any, a context is current. */

@@ -1,24 +1,28 @@
 /* programs.c: the kernels of a device. */
 #include "libcoll/gpu/programs.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "libcoll/base/assert.h"
 #include "libcoll/base/error.h"
 #include "libcoll/base/names.h"
+#include "libcoll/gpu/code.h"
 #include "libcoll/gpu/kernels/fold_names.h"
-#include "libcoll/gpu/ptx.h"
 
-#define LOG_BYTES   400 /* of what the driver's compiler says; the first lines matter */
-#define WARP        32
-#define FEW_THREADS 128 /* of a block, as long as there is room for more blocks */
-#define BLOCKS_EACH 2   /* of a multiprocessor: of most threads, enough to keep its memory busy */
+#define LOG_BYTES    400 /* of what the driver's compiler says; the first lines matter */
+#define ORIGIN_BYTES 240
+#define WARP         32
+#define FEW_THREADS  128 /* of a block, as long as there is room for more blocks */
+#define BLOCKS_EACH  2   /* of a multiprocessor: of most threads, enough to keep its memory busy */
 
 struct colli_gpu_programs {
   int device;
-  uint64_t most_blocks; /* of a launch; more would only queue */
-  colli_cu_module modules[COLLI_GPU_PTX_COUNT];
+  char origin[ORIGIN_BYTES];
+  colli_cu_result refused; /* the driver's last error, while it loads */
+  uint64_t most_blocks;    /* of a launch; more would only queue */
+  colli_cu_module modules[COLLI_GPU_FILE_COUNT];
   colli_cu_function copy, meet;
   colli_cu_function folds[COLL_TYPE_COUNT][COLL_OP_COUNT][2]; /* the last index is `wide` */
 };
@@ -26,8 +30,10 @@ struct colli_gpu_programs {
 /* ---- load ------------------------------------------------------------------------------------ */
 
 /* Fills in the record of a function of the driver that failed; `log` is what its compiler said. */
-static coll_status refuse(const colli_cuda *cuda, int device, const char *function,
+static coll_status refuse(const colli_cuda *cuda, colli_gpu_programs *p, const char *function,
                           colli_cu_result result, const char *log, coll_error *error) {
+  const int device = p->device;
+  p->refused = result;
   if (result == COLLI_CUDA_ERROR_OUT_OF_MEMORY)
     return colli_error_set(error, COLL_ERR_NO_MEMORY, NULL,
                            "out of memory for libcoll's kernels on GPU %d", device);
@@ -51,21 +57,20 @@ static void join_lines(char *text) {
       *c = ' ';
 }
 
-/* Loads one file. */
+/* Loads the code of one file. */
 static coll_status load_file(const colli_cuda *cuda, colli_gpu_programs *p, int file,
-                             coll_error *error) {
+                             const char *code, coll_error *error) {
   char log[LOG_BYTES] = "";
   colli_cu_jit_option options[] = {COLLI_CU_JIT_ERROR_LOG_BUFFER,
                                    COLLI_CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
   void *values[] = {log, (void *)(uintptr_t)sizeof(log)};
-  const colli_cu_result result =
-      cuda->module_load(&p->modules[file], colli_gpu_ptx[file], 2, options, values);
+  const colli_cu_result result = cuda->module_load(&p->modules[file], code, 2, options, values);
   if (result == COLLI_CUDA_SUCCESS)
     return COLL_OK;
   p->modules[file] = NULL;
   log[sizeof(log) - 1] = 0;
   join_lines(log);
-  return refuse(cuda, p->device, "cuModuleLoadDataEx", result, log, error);
+  return refuse(cuda, p, "cuModuleLoadDataEx", result, log, error);
 }
 
 /*
@@ -73,33 +78,33 @@ static coll_status load_file(const colli_cuda *cuda, colli_gpu_programs *p, int 
  * when a function is looked up, or even when it is first launched, and may wait for that until the
  * device is idle: a deadlock, if a kernel there waits for what comes after that launch.
  */
-static coll_status find(const colli_cuda *cuda, const colli_gpu_programs *p, int file,
-                        const char *name, colli_cu_function *function, coll_error *error) {
+static coll_status find(const colli_cuda *cuda, colli_gpu_programs *p, int file, const char *name,
+                        colli_cu_function *function, coll_error *error) {
   colli_cu_result result = cuda->module_get_function(function, p->modules[file], name);
   if (result != COLLI_CUDA_SUCCESS)
-    return refuse(cuda, p->device, "cuModuleGetFunction", result, name, error);
+    return refuse(cuda, p, "cuModuleGetFunction", result, name, error);
   if (cuda->func_load)
     result = cuda->func_load(*function);
   if (result != COLLI_CUDA_SUCCESS)
-    return refuse(cuda, p->device, "cuFuncLoad", result, name, error);
+    return refuse(cuda, p, "cuFuncLoad", result, name, error);
   return COLL_OK;
 }
 
 /* The file with the reductions of a type. */
 static int file_of(coll_type type) {
   if (type <= COLL_UINT64)
-    return COLLI_GPU_PTX_FOLD_INT;
+    return COLLI_GPU_FILE_FOLD_INT;
   if (type >= COLL_INT32_LOC)
-    return COLLI_GPU_PTX_FOLD_LOC;
-  return type >= COLL_FLOAT8_E4M3 ? COLLI_GPU_PTX_FOLD_FLOAT8 : COLLI_GPU_PTX_FOLD_FLOAT;
+    return COLLI_GPU_FILE_FOLD_LOC;
+  return type >= COLL_FLOAT8_E4M3 ? COLLI_GPU_FILE_FOLD_FLOAT8 : COLLI_GPU_FILE_FOLD_FLOAT;
 }
 
 /* Finds all functions. */
 static coll_status find_all(const colli_cuda *cuda, colli_gpu_programs *p, coll_error *error) {
   char name[COLL_GPU_NAME_BYTES];
-  coll_status status = find(cuda, p, COLLI_GPU_PTX_COPY, "coll_copy", &p->copy, error);
+  coll_status status = find(cuda, p, COLLI_GPU_FILE_COPY, "coll_copy", &p->copy, error);
   if (status == COLL_OK)
-    status = find(cuda, p, COLLI_GPU_PTX_MEET, "coll_meet", &p->meet, error);
+    status = find(cuda, p, COLLI_GPU_FILE_MEET, "coll_meet", &p->meet, error);
   for (int i = 0; i < COLL_TYPE_COUNT * COLL_OP_COUNT * 2 && status == COLL_OK; i++) {
     const int type = i / 2 / COLL_OP_COUNT, op = i / 2 % COLL_OP_COUNT, wide = i % 2;
     if (coll_gpu_fold_name(name, (coll_type)type, op, wide))
@@ -108,18 +113,72 @@ static coll_status find_all(const colli_cuda *cuda, colli_gpu_programs *p, coll_
   return status;
 }
 
-/* Loads everything; the caller frees it if that fails. */
+/* Unloads all files that are loaded. */
+static void unload(const colli_cuda *cuda, colli_gpu_programs *p) {
+  for (int file = 0; file < COLLI_GPU_FILE_COUNT; file++) {
+    if (p->modules[file])
+      cuda->module_unload(p->modules[file]);
+    p->modules[file] = NULL;
+  }
+}
+
+/* Loads all files in one of two forms, and finds all functions; nothing is loaded if that fails. */
+static coll_status load_form(const colli_cuda *cuda, colli_gpu_programs *p,
+                             const char *const code[COLLI_GPU_FILE_COUNT], coll_error *error) {
+  coll_status status = COLL_OK;
+  for (int file = 0; file < COLLI_GPU_FILE_COUNT && status == COLL_OK; file++)
+    status = load_file(cuda, p, file, code[file], error);
+  if (status == COLL_OK)
+    status = find_all(cuda, p, error);
+  if (status != COLL_OK)
+    unload(cuda, p);
+  return status;
+}
+
+/* Loads the SASS that suits the device: the driver knows which does. */
+static coll_status load_sass(const colli_cuda *cuda, colli_gpu_programs *p) {
+  int version = 0;
+  const coll_status status = load_form(cuda, p, colli_gpu_sass, NULL);
+  if (status != COLL_OK)
+    return status;
+  const colli_cu_result result =
+      cuda->func_get_attribute(&version, COLLI_CU_FUNC_ATTRIBUTE_BINARY_VERSION, p->copy);
+  if (result == COLLI_CUDA_SUCCESS)
+    snprintf(p->origin, sizeof(p->origin), "SASS for sm_%d", version);
+  else
+    snprintf(p->origin, sizeof(p->origin), "SASS");
+  return COLL_OK;
+}
+
+/*
+ * Loads SASS, or else PTX: no SASS suits the device, or the driver is older than the ptxas that
+ * made it. Drivers differ in how they refuse what they do not know, and what is really wrong goes
+ * wrong again with PTX, so the error does not matter.
+ */
 static coll_status load_all(const colli_cuda *cuda, colli_gpu_programs *p, coll_error *error) {
+  if (colli_gpu_sass[0] && load_sass(cuda, p) == COLL_OK)
+    return COLL_OK;
+  const colli_cu_result refused = p->refused;
+  const coll_status status = load_form(cuda, p, colli_gpu_ptx, error);
+  if (status != COLL_OK)
+    return status;
+  snprintf(p->origin, sizeof(p->origin), "PTX, compiled by the driver");
+  if (colli_gpu_sass[0])
+    snprintf(p->origin, sizeof(p->origin),
+             "PTX, compiled by the driver, which does not take SASS for sm_%s: error %d, %s",
+             colli_gpu_sass_architectures, refused, colli_cuda_result_name(cuda, refused));
+  return COLL_OK;
+}
+
+/* Sets how large a launch may be. */
+static coll_status set_size(const colli_cuda *cuda, colli_gpu_programs *p, coll_error *error) {
   int multiprocessors = 0;
   const colli_cu_result result = cuda->device_get_attribute(
       &multiprocessors, COLLI_CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, p->device);
   if (result != COLLI_CUDA_SUCCESS)
-    return refuse(cuda, p->device, "cuDeviceGetAttribute", result, "", error);
+    return refuse(cuda, p, "cuDeviceGetAttribute", result, "", error);
   p->most_blocks = BLOCKS_EACH * (uint64_t)(multiprocessors > 0 ? multiprocessors : 1);
-  coll_status status = COLL_OK;
-  for (int file = 0; file < COLLI_GPU_PTX_COUNT && status == COLL_OK; file++)
-    status = load_file(cuda, p, file, error);
-  return status == COLL_OK ? find_all(cuda, p, error) : status;
+  return COLL_OK;
 }
 
 coll_status colli_gpu_programs_load(const colli_cuda *cuda, int device, colli_gpu_programs **out,
@@ -133,7 +192,9 @@ coll_status colli_gpu_programs_load(const colli_cuda *cuda, int device, colli_gp
   if (!p)
     return colli_error_set(error, COLL_ERR_NO_MEMORY, NULL, "out of memory for libcoll's kernels");
   p->device = device;
-  const coll_status status = load_all(cuda, p, error);
+  coll_status status = set_size(cuda, p, error);
+  if (status == COLL_OK)
+    status = load_all(cuda, p, error);
   if (status == COLL_OK)
     *out = p;
   else
@@ -142,10 +203,13 @@ coll_status colli_gpu_programs_load(const colli_cuda *cuda, int device, colli_gp
 }
 
 void colli_gpu_programs_free(const colli_cuda *cuda, colli_gpu_programs *programs) {
-  for (int file = 0; programs && file < COLLI_GPU_PTX_COUNT; file++)
-    if (programs->modules[file])
-      cuda->module_unload(programs->modules[file]);
+  if (programs)
+    unload(cuda, programs);
   free(programs);
+}
+
+const char *colli_gpu_programs_origin(const colli_gpu_programs *programs) {
+  return programs->origin;
 }
 
 /* ---- launch ---------------------------------------------------------------------------------- */

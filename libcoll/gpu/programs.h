@@ -15,8 +15,9 @@
 typedef struct colli_gpu_programs colli_gpu_programs;
 
 /*
- * Loads all kernels into the current context, which is one of the device. The driver compiles them,
- * which may take seconds unless its cache has them. Errors: UNSUPPORTED (an old driver), SYSTEM
+ * Loads all kernels into the current context, which is one of the device: as SASS if the build has
+ * made some that suits the device and the driver takes it. Else the driver compiles PTX, which may
+ * take seconds unless its cache has the result. Errors: UNSUPPORTED (an old driver), SYSTEM
  * (the driver's error, and what its compiler says), NO_MEMORY. Then *out is NULL.
  */
 coll_status colli_gpu_programs_load(const colli_cuda *cuda, int device, colli_gpu_programs **out,
@@ -24,6 +25,9 @@ coll_status colli_gpu_programs_load(const colli_cuda *cuda, int device, colli_gp
 
 /* Unloads them, when none of them runs any more. The same context is current. NULL is fine. */
 void colli_gpu_programs_free(const colli_cuda *cuda, colli_gpu_programs *programs);
+
+/* What was loaded, for people: "SASS for sm_90", "PTX, compiled by the driver" and why. */
+const char *colli_gpu_programs_origin(const colli_gpu_programs *programs);
 
 /* Whether a kernel reduces elements of a type with an operation, `wide` if it computes in float32
  * throughout (COLL_ACCUMULATE_FLOAT32). */

@@ -73,7 +73,7 @@ coll_status colli_gpu_call_start(coll_comm *comm, const colli_call *call,
   if (!it)
     return colli_comm_refuse(comm, COLL_ERR_NO_MEMORY, call->name,
                              "out of memory for a call on GPU memory; see ulimit -v");
-  coll_status status = colli_gpu_stage_make(comm, call, places, &it->stage);
+  coll_status status = colli_gpu_stage_make(comm, call, places, NULL, &it->stage);
   colli_call staged = *call;
   colli_gpu_stage_use(&it->stage, &staged);
   it->name = call->name;

@@ -35,18 +35,30 @@ static void find_extents(const coll_comm *comm, const colli_call *call, size_t *
   *writes *= elem;
 }
 
+/* Memory for a copy: an earlier call's, or new. */
+static colli_pinned *take_copy(colli_gpu *gpu, colli_pinned *earlier, size_t bytes,
+                               coll_error *error) {
+  if (!earlier)
+    return colli_gpu_take_pinned(gpu, bytes, error);
+  colli_gpu_share_pinned(gpu, earlier);
+  return earlier;
+}
+
 /* Takes memory for copies of the buffers that are in GPU memory; false: *error says why not. */
 static bool take_copies(colli_gpu_stage *stage, const colli_call *call, size_t reads, size_t writes,
-                        coll_error *error) {
+                        const colli_gpu_stage *earlier, coll_error *error) {
   const bool same = call->sendbuf == call->recvbuf;
   if (stage->at.from != COLLI_GPU_HOST && (reads || same)) {
-    stage->in = colli_gpu_take_pinned(stage->gpu, same && writes > reads ? writes : reads, error);
+    stage->in = take_copy(stage->gpu, earlier ? earlier->in : NULL,
+                          same && writes > reads ? writes : reads, error);
     if (!stage->in)
       return false;
   }
   if (stage->at.to == COLLI_GPU_HOST || (!writes && !same))
     return true;
-  stage->out = same && stage->in ? stage->in : colli_gpu_take_pinned(stage->gpu, writes, error);
+  stage->out = same && stage->in
+                   ? stage->in
+                   : take_copy(stage->gpu, earlier ? earlier->out : NULL, writes, error);
   return stage->out != NULL;
 }
 
@@ -82,7 +94,8 @@ static bool list_blocks(const coll_comm *comm, const colli_call *call, colli_gpu
 }
 
 coll_status colli_gpu_stage_make(coll_comm *comm, const colli_call *call,
-                                 const colli_gpu_places *places, colli_gpu_stage *stage) {
+                                 const colli_gpu_places *places, const colli_gpu_stage *earlier,
+                                 colli_gpu_stage *stage) {
   size_t reads, writes;
   find_extents(comm, call, &reads, &writes);
   *stage = (colli_gpu_stage){.gpu = comm->gpu, .at = *places};
@@ -94,7 +107,7 @@ coll_status colli_gpu_stage_make(coll_comm *comm, const colli_call *call,
   coll_error error = COLL_ERROR_INIT;
   error.status = COLL_ERR_NO_MEMORY;
   snprintf(error.message, sizeof(error.message), "out of memory for a list of blocks");
-  bool ok = take_copies(stage, call, reads, writes, &error);
+  bool ok = take_copies(stage, call, reads, writes, earlier, &error);
   if (ok && stage->in)
     stage->input = (colli_gpu_piece){(void *)call->sendbuf, stage->in->memory, reads};
   if (ok && stage->out && has_blocks(comm, call)) {

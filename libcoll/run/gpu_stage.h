@@ -21,11 +21,13 @@ typedef struct colli_gpu_stage {
 bool colli_gpu_find(const coll_comm *comm, const colli_call *call, colli_gpu_places *places);
 
 /*
- * Describes the copies of a checked call with buffers in `places`, and takes memory for them. On
- * failure there is nothing to free. Errors: NO_MEMORY, SYSTEM, recorded.
+ * Describes the copies of a checked call with buffers in `places`, and takes memory for them, or
+ * shares that of `earlier`, which is as long and will have been copied from by then (may be NULL).
+ * On failure there is nothing to free. Errors: NO_MEMORY, SYSTEM, recorded.
  */
 coll_status colli_gpu_stage_make(coll_comm *comm, const colli_call *call,
-                                 const colli_gpu_places *places, colli_gpu_stage *stage);
+                                 const colli_gpu_places *places, const colli_gpu_stage *earlier,
+                                 colli_gpu_stage *stage);
 void colli_gpu_stage_free(colli_gpu_stage *stage);
 
 /* As free, but the driver may still copy: the memory is kept until the communicator ends. */

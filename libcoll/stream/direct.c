@@ -14,6 +14,7 @@
 #include "libcoll/stream/direct_register.h"
 
 #define LEAVE_NS COLLI_NS_PER_S /* how long a destroy waits for the others' */
+#define WORDS    64             /* for calls that are open at a time, pinned ahead */
 
 static const colli_direct_matter joining = {"comm_use_gpu", COLLI_MAKES_DIRECT,
                                             "calls in streams are staged through host memory"};
@@ -64,10 +65,12 @@ static coll_status make_part(const coll_comm *comm, colli_direct *direct, colli_
     return refuse(error, "CUDA's driver is older than 11.7");
   coll_status status = find_device(comm, &device, error);
   if (status == COLL_OK)
-    status = colli_gpu_get_programs(comm->gpu, device, &direct->programs, error);
+    status = colli_gpu_get_programs(comm->gpu, device, &comm->log, &direct->programs, error);
   if (status == COLL_OK)
     status = colli_gpu_peers_open(comm->gpu, device, comm->rank, comm->nranks, slot_bytes,
                                   &direct->peers, offer, error);
+  if (status == COLL_OK)
+    status = colli_gpu_reserve_words(comm->gpu, WORDS, error);
   if (status != COLL_OK)
     return status;
   colli_gpu_thread before;

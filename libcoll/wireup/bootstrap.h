@@ -45,7 +45,8 @@ typedef struct colli_rank_info {
   colli_addr control_addrs[COLLI_MAX_ADDRS];
   char transport_names[64]; /* in the order of choice: "shm,verbs,tcp" */
   uint8_t blob[COLLI_MAX_TRANSPORTS][COLL_BLOB_BYTES];
-  uint64_t status_port; /* where other hosts ask for status pages; 0: nowhere */
+  uint32_t status_port;    /* where other hosts ask for status pages; 0: nowhere */
+  uint32_t gpu_slot_bytes; /* COLL_GPU_SLOT_BYTES */
 } colli_rank_info;
 
 struct boot_polls;

@@ -26,6 +26,8 @@ const char *boot_record_check(colli_rank_info *info) {
     return "slot_bytes";
   if (info->slot_count > count->max)
     return "slot_count";
+  if (info->gpu_slot_bytes > colli_param_table[COLLI_PARAM_GPU_SLOT_BYTES].max)
+    return "gpu_slot_bytes";
   if (info->core < -1 || info->numa_node < -1)
     return "place";
   if (info->transports >> COLLI_MAX_TRANSPORTS != 0)

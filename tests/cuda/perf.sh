@@ -85,6 +85,16 @@ half = line["in_place"]
 assert line["iters"] == 64 and half["wrong"] == 0 and 0 < half["min_us"] <= half["max_us"], line
 END_PYTHON
 done
+# A driver that allocates, and makes graphs, only when all streams of the process are idle.
+for mode in spin meet ordered; do
+  export COLL_GPU_MODE=$mode GPU_DEVICES=3
+  [ $mode != meet ] || GPU_DEVICES=1
+  for calls in 0 2; do
+    GPU_STRICT=1 check "a strict driver, mode $mode, $calls graphs" "$perf" allreduce alltoall -t 3 --memory cuda \
+      -G $calls -b 4,1K -n 2 -w 1 -T 10
+    tables 2
+  done
+done
 unset COLL_GPU_MODE
 export GPU_DEVICES=2
 check "windows in graphs" "$run" -n 3 "$perf" sendrecv "${graph[@]}" --window 64 --pattern pairs -b 4 -e 1K -f 256 -n 2

@@ -99,12 +99,12 @@ static bool run_races(uint64_t seed, bool verbose) {
 /* The two halves of the seeds; they run at the same time. */
 Test(programs, weak) {
   cr_assert_eq(seeds_run("build/tests/cuda_test_programs --filter programs/weak", run_weak, 1,
-                         extent_seeds(50, 50, 10, 500)),
+                         extent_seeds(20, 25, 5, 500)),
                0);
 }
 
 Test(programs, races) {
-  const int count = extent_seeds(50, 50, 10, 500);
+  const int count = extent_seeds(20, 25, 5, 500);
   cr_assert_eq(seeds_run("build/tests/cuda_test_programs --filter programs/races", run_races,
                          1 + (uint64_t)count, count),
                0);

@@ -119,16 +119,16 @@ static void expect_models(int ranks, int comms, int seeds) {
 }
 
 Test(driver_meet, two_ranks) {
-  expect_models(2, 1, extent_seeds(100, 100, 10, 1000));
+  expect_models(2, 1, extent_seeds(30, 50, 6, 1000));
 }
 Test(driver_meet, three_ranks) {
-  expect_models(3, 1, extent_seeds(100, 100, 10, 1000));
+  expect_models(3, 1, extent_seeds(30, 50, 6, 1000));
 }
 Test(driver_meet, eight_ranks) {
-  expect_models(8, 1, extent_seeds(100, 100, 3, 300));
+  expect_models(8, 1, extent_seeds(20, 30, 2, 300));
 }
 Test(driver_meet, nine_ranks) {
-  expect_models(9, 1, extent_seeds(100, 100, 3, 300));
+  expect_models(9, 1, extent_seeds(20, 30, 2, 300));
 }
 Test(driver_meet, twelve_ranks) {
   expect_models(PARTIES, 1, extent_seeds(10, 10, 3, 100));

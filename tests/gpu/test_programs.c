@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 #include "extent.h"
+#include "libcoll/gpu/code.h"
 #include "libcoll/gpu/programs.h"
-#include "libcoll/gpu/ptx.h"
 #include "tests/gpu/driver/use.h"
 
 enum { LIMIT_S = 60, BEGUN = 4 /* calls of the driver that begin() makes */ };
@@ -56,7 +56,7 @@ static coll_status sum(const use *u, const colli_gpu_programs *programs, uint32_
 
 /* Whether a text is one of those in the library. */
 static bool is_embedded(const char *text) {
-  for (int i = 0; i < COLLI_GPU_PTX_COUNT; i++)
+  for (int i = 0; i < COLLI_GPU_FILE_COUNT; i++)
     if (strcmp(colli_gpu_ptx[i], text) == 0)
       return true;
   return false;
@@ -77,11 +77,11 @@ Test(programs, every_file) {
     cr_assert(file);
     text[fread(text, 1, sizeof(text) - 1, file)] = 0;
     fclose(file);
-    cr_assert(is_embedded(text), "%s is not in libcoll/gpu/ptx.h, or another one is", path);
+    cr_assert(is_embedded(text), "%s is not in libcoll/gpu/code.h, or another one is", path);
     files++;
   }
   closedir(folder);
-  cr_assert_eq(files, COLLI_GPU_PTX_COUNT);
+  cr_assert_eq(files, COLLI_GPU_FILE_COUNT);
 }
 
 Test(programs, two_devices) {
@@ -101,13 +101,13 @@ Test(programs, two_devices) {
     OK(b.u.cuda.ctx_set_current(contexts[i]));
     cr_assert_eq(colli_gpu_programs_load(&b.u.cuda, i, &programs[i], NULL), COLL_OK);
   }
-  cr_assert_eq(b.held(), before + 2 * COLLI_GPU_PTX_COUNT);
+  cr_assert_eq(b.held(), before + 2 * COLLI_GPU_FILE_COUNT);
   cr_assert_eq(sum(&b.u, programs[1], places[1], NULL), COLL_OK);
   cr_assert_eq(sum(&b.u, programs[0], places[1], NULL), COLL_ERR_SYSTEM); /* another context's */
   OK(b.u.cuda.ctx_set_current(contexts[0]));
   cr_assert_eq(sum(&b.u, programs[0], places[0], NULL), COLL_OK);
   colli_gpu_programs_free(&b.u.cuda, programs[0]);
-  cr_assert_eq(b.held(), before + COLLI_GPU_PTX_COUNT);
+  cr_assert_eq(b.held(), before + COLLI_GPU_FILE_COUNT);
   OK(b.u.cuda.ctx_set_current(contexts[1]));
   cr_assert_eq(sum(&b.u, programs[1], places[1], NULL), COLL_OK);
   colli_gpu_programs_free(&b.u.cuda, programs[1]);
@@ -118,7 +118,7 @@ Test(programs, two_devices) {
 /* ---- what fails ------------------------------------------------------------------------------ */
 
 /* In a child, whose driver fails at a call: 0 if that made loading fail as it should, 1 if the
- * launch. */
+ * launch, 2 if PTX was loaded because SASS could not be. */
 static int fails_at(const char *call) {
   bench b;
   coll_error error = COLL_ERROR_INIT;
@@ -128,12 +128,18 @@ static int fails_at(const char *call) {
   const uint64_t before = b.held();
   const bool loaded = colli_gpu_programs_load(&b.u.cuda, 0, &programs, &error) == COLL_OK;
   CHECK(loaded == (programs != NULL));
-  CHECK(b.held() == before + (loaded ? COLLI_GPU_PTX_COUNT : 0));
+  CHECK(b.held() == before + (loaded ? COLLI_GPU_FILE_COUNT : 0));
   if (loaded) {
     const struct coll_gpu_meet nobody = {.nranks = 1};
-    CHECK(colli_gpu_launch_meet(&b.u.cuda, programs, NULL, &nobody, &error) != COLL_OK);
+    const bool instead = strstr(colli_gpu_programs_origin(programs), "CUDA_ERROR_UNKNOWN");
+    if (instead)
+      CHECK(sum(&b.u, programs, use_memory(&b.u, 1), &error) == COLL_OK);
+    else
+      CHECK(colli_gpu_launch_meet(&b.u.cuda, programs, NULL, &nobody, &error) != COLL_OK);
     colli_gpu_programs_free(&b.u.cuda, programs);
-    CHECK(b.held() == before);
+    CHECK(b.held() == before + instead);
+    if (instead)
+      return 2;
   }
   CHECK(error.status == COLL_ERR_SYSTEM && strstr(error.message, "CUDA_ERROR_UNKNOWN"));
   CHECK(strncmp(error.syscall, "cu", 2) == 0 && strstr(error.message, error.syscall));
@@ -159,12 +165,31 @@ static int fails_at_call(int call) {
 }
 
 Test(programs, each_call) {
-  const int functions = 2 + 138, calls = 1 + COLLI_GPU_PTX_COUNT + 2 * functions;
+  const int functions = 2 + 138, calls = 1 + COLLI_GPU_FILE_COUNT + 2 * functions;
   const int stride = extent(5, 1, 67);
-  for (int call = 1; call <= calls; call += call <= COLLI_GPU_PTX_COUNT + 2 ? 1 : stride)
-    cr_assert_eq(fails_at_call(call), 0, "call %d", call);
-  cr_assert_eq(fails_at_call(calls), 0);
-  cr_assert_eq(fails_at_call(calls + 1), 1);
+  const int sass = colli_gpu_sass[0] ? 1 : 0; /* a call that is refused: no SASS suits this one */
+  setenv("GPU_ARCH", "7.2", 1);
+  cr_assert_eq(fails_at_call(1), 0);
+  for (int call = 2; call <= calls; call += call <= COLLI_GPU_FILE_COUNT + 2 ? 1 : stride)
+    cr_assert_eq(fails_at_call(sass + call), 0, "call %d", call);
+  cr_assert_eq(fails_at_call(sass + calls), 0);
+  cr_assert_eq(fails_at_call(sass + calls + 1), 1);
+}
+
+/* PTX makes up for each call that fails while SASS is loaded. */
+Test(programs, each_call_with_sass) {
+  const int functions = 2 + 138, calls = COLLI_GPU_FILE_COUNT + 2 * functions;
+  const int stride = extent(11, 1, 67);
+  if (!colli_gpu_sass[0])
+    cr_skip_test("this build has no SASS");
+  char arch[16];
+  const int first = atoi(colli_gpu_sass_architectures);
+  snprintf(arch, sizeof(arch), "%d.%d", first / 10, first % 10);
+  setenv("GPU_ARCH", arch, 1);
+  for (int call = 1; call <= calls; call += call <= COLLI_GPU_FILE_COUNT + 2 ? 1 : stride)
+    cr_assert_eq(fails_at_call(1 + call), 2, "call %d", call);
+  cr_assert_eq(fails_at_call(1 + calls), 2);
+  cr_assert_eq(fails_at_call(1 + calls + 2), 1); /* the one between asks for the architecture */
 }
 
 /* The driver's function that the following stand for, and how often they were called. */
@@ -179,10 +204,10 @@ static colli_cu_result load_nonsense(colli_cu_module *module, const void *image,
                           count, options, values);
 }
 
-/* Loads one file, then memory of the device is short; says more than anybody wants to know. */
+/* Loads a file or two, then memory of the device is short; says more than anybody wants to know. */
 static colli_cu_result load_little(colli_cu_module *module, const void *image, unsigned count,
                                    colli_cu_jit_option *options, void **values) {
-  if (calls_made++ == 0)
+  if (calls_made++ < 2)
     return real.module_load(module, image, count, options, values);
   *module = (colli_cu_module)&calls_made;
   return COLLI_CUDA_ERROR_OUT_OF_MEMORY;

@@ -61,16 +61,16 @@ static void expect_ranks(int ranks, int seeds) {
 }
 
 Test(ptx_meet, two_ranks) {
-  expect_ranks(2, extent_seeds(100, 100, 30, 1000));
+  expect_ranks(2, extent_seeds(50, 100, 15, 1000));
 }
 Test(ptx_meet, three_ranks) {
-  expect_ranks(3, extent_seeds(100, 100, 30, 1000));
+  expect_ranks(3, extent_seeds(50, 100, 15, 1000));
 }
 Test(ptx_meet, eight_ranks) {
-  expect_ranks(8, extent_seeds(100, 100, 10, 1000));
+  expect_ranks(8, extent_seeds(30, 50, 6, 1000));
 }
 Test(ptx_meet, nine_ranks) {
-  expect_ranks(9, extent_seeds(100, 100, 10, 1000));
+  expect_ranks(9, extent_seeds(30, 50, 6, 1000));
 }
 Test(ptx_meet, more_ranks_than_threads) {
   expect_ranks(MEET_RANKS, extent(3, 10, 2));
@@ -186,7 +186,7 @@ Test(ptx_meet, released_by_one_thread) {
  * are right. */
 Test(ptx_meet, released_at_any_time) {
   ptx_module *m = meet_module(NULL);
-  for (int seed = 1; seed <= extent_seeds(60, 60, 10, 600); seed++) {
+  for (int seed = 1; seed <= extent_seeds(20, 40, 6, 600); seed++) {
     const meet_setup setup = {.model = seed % 2 ? GPU_WEAK : GPU_PLAIN,
                               .seed = (uint64_t)seed,
                               .ranks = 2 + seed % 7,

@@ -12,6 +12,7 @@
  * Environment variables, read by cuInit():
  *   GPU_SEED      decides what happens by chance (1)
  *   GPU_DEVICES   number of devices (1)
+ *   GPU_ARCH      the devices' compute capability ("7.0")
  *   GPU_PEERS     who can access whose memory: "all", "none", or a digit for each pair, row by row:
  *                 "0110" for two devices ("all")
  *   GPU_QUEUES    queues of a device (32)
@@ -28,8 +29,10 @@
  *   GPU_HIDDEN=1  the program cannot access memory of devices (SIGSEGV). The driver and kernels
  *                 have the same pages at another place. Memory of the host is as without it
  *   GPU_NO_IPC=1  no handles of memory for other processes
- *   GPU_FAIL=n    the n-th call returns CUDA_ERROR_UNKNOWN; cuInit() is call 1; the texts of errors
- *                 and cuGetProcAddress() do not count
+ *   GPU_SASS_ERROR=n  modules of SASS are refused with this error, as by a driver that is older
+ * than the compiler. Without it a module of SASS is checked, and runs as the PTX that it was made
+ * from GPU_FAIL=n    the n-th call returns CUDA_ERROR_UNKNOWN; cuInit() is call 1; the texts of
+ * errors and cuGetProcAddress() do not count
  *
  * Capture of streams is stricter than CUDA's documentation where that says little: what GPU_STRICT
  * would hold back, and queries and waits of all streams and events, count as potentially unsafe
@@ -122,6 +125,7 @@ typedef struct driver_function {
 struct driver_module {
   driver_object object; /* first */
   ptx_module *code;
+  int arch;                   /* for which its SASS is: 90 for sm_90 */
   driver_function *functions; /* one for each kernel */
 };
 
@@ -242,6 +246,8 @@ typedef struct driver_device {
 typedef struct driver_settings {
   uint64_t seed, fail;
   int devices, queues, resident;
+  int arch; /* 70 for compute capability 7.0 */
+  colli_cu_result sass_error;
   bool strict, split, hidden, no_ipc;
   gpu_model model;
   char peers[PEERS_TEXT];
@@ -367,6 +373,15 @@ typedef enum { OP_WAITS, OP_GOES_ON, OP_ENDS } op_progress;
 
 /* Executes a part of an operation or all of it. May release the lock meanwhile. */
 op_progress driver_run(driver_op *op);
+
+/* ---- driver_sass.c ---- */
+
+/* Whether an image has SASS: a cubin or a fat binary. Else it is PTX. */
+bool driver_is_sass(const void *image);
+
+/* Makes a module's code from SASS, and says for which architecture it is; the error if there is
+ * something wrong with it, or the device cannot run it. */
+colli_cu_result driver_load_sass(const void *image, ptx_module **code, int *arch);
 
 /* ---- driver_capture.c ---- */
 

@@ -31,24 +31,37 @@ static bool add_functions(driver_module *module) {
   return module->functions != NULL;
 }
 
+/* Makes a module's code. */
+static colli_cu_result make_code(const void *image, ptx_module **code, int *arch,
+                                 ptx_error *error) {
+  if (driver_is_sass(image))
+    return driver_load_sass(image, code, arch);
+  *arch = driver_get()->settings.arch;
+  *code = ptx_parse(image, strlen(image), driver_get()->settings.split, error);
+  return *code ? COLLI_CUDA_SUCCESS : COLLI_CUDA_ERROR_INVALID_PTX;
+}
+
 colli_cu_result cuModuleLoadDataEx(colli_cu_module *handle, const void *image, unsigned count,
                                    colli_cu_jit_option *options, void **values) {
   driver_context *context;
   ptx_error error;
+  ptx_module *code;
+  int arch;
   colli_cu_result result = driver_enter_heavy(&context);
   if (result != COLLI_CUDA_SUCCESS)
     return result;
-  ptx_module *code = ptx_parse(image, strlen(image), driver_get()->settings.split, &error);
-  if (!code) {
+  result = make_code(image, &code, &arch, &error);
+  if (result == COLLI_CUDA_ERROR_INVALID_PTX)
     tell(&error, count, options, values);
-    return driver_leave(COLLI_CUDA_ERROR_INVALID_PTX);
-  }
+  if (result != COLLI_CUDA_SUCCESS)
+    return driver_leave(result);
   driver_module *module = driver_object_add(MODULE, sizeof(*module), context);
   if (!module) {
     ptx_free(code);
     return driver_leave(COLLI_CUDA_ERROR_OUT_OF_MEMORY);
   }
   module->code = code;
+  module->arch = arch;
   if (!add_functions(module)) {
     driver_object_drop(&module->object, true);
     return driver_leave(COLLI_CUDA_ERROR_OUT_OF_MEMORY);
@@ -112,6 +125,21 @@ colli_cu_result cuFuncLoad(colli_cu_function handle) {
   driver_function *function;
   colli_cu_result result = enter_function(handle, &function);
   return result != COLLI_CUDA_SUCCESS ? result : driver_leave(COLLI_CUDA_SUCCESS);
+}
+
+colli_cu_result cuFuncGetAttribute(int *value, colli_cu_function_attribute attribute,
+                                   colli_cu_function handle) {
+  driver_function *function;
+  colli_cu_result result = enter_function(handle, &function);
+  if (result != COLLI_CUDA_SUCCESS)
+    return result;
+  if (attribute == COLLI_CU_FUNC_ATTRIBUTE_BINARY_VERSION)
+    *value = function->module->arch;
+  else if (attribute == COLLI_CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)
+    *value = function->most_dynamic_bytes;
+  else
+    return driver_leave(COLLI_CUDA_ERROR_INVALID_VALUE);
+  return driver_leave(COLLI_CUDA_SUCCESS);
 }
 
 colli_cu_result cuFuncSetAttribute(colli_cu_function handle, colli_cu_function_attribute attribute,

@@ -21,9 +21,18 @@ static uint64_t number(const char *name, uint64_t otherwise, uint64_t least, uin
   return value < least ? least : value > most ? most : value;
 }
 
-/* Reads the settings; false if GPU_MODEL or GPU_PEERS is none. */
+/* Reads a compute capability, "9.0", as the number 90; 0 if it is none. */
+static int read_arch(const char *text) {
+  int major, minor, length = 0;
+  const bool is = sscanf(text, "%d.%d%n", &major, &minor, &length) == 2 && !text[length];
+  return is && major > 0 && major < 100 && minor >= 0 && minor < 10 ? 10 * major + minor : 0;
+}
+
+/* Reads the settings; false if GPU_ARCH, GPU_MODEL or GPU_PEERS is none. */
 static bool read_settings(driver_settings *s) {
-  const char *model = getenv("GPU_MODEL"), *peers = getenv("GPU_PEERS");
+  const char *model = getenv("GPU_MODEL"), *peers = getenv("GPU_PEERS"), *arch = getenv("GPU_ARCH");
+  s->arch = read_arch(arch && *arch ? arch : "7.0");
+  s->sass_error = (colli_cu_result)number("GPU_SASS_ERROR", 0, 0, INT32_MAX);
   s->seed = number("GPU_SEED", 1, 0, UINT64_MAX);
   s->fail = number("GPU_FAIL", 0, 0, UINT64_MAX);
   s->devices = (int)number("GPU_DEVICES", 1, 0, MOST_DEVICES);
@@ -41,8 +50,8 @@ static bool read_settings(driver_settings *s) {
   else if (model && *model && strcmp(model, "plain") != 0)
     return false;
   snprintf(s->peers, sizeof(s->peers), "%s", peers && *peers ? peers : "all");
-  return strcmp(s->peers, "all") == 0 || strcmp(s->peers, "none") == 0 ||
-         strlen(s->peers) == (size_t)(s->devices * s->devices);
+  return s->arch && (strcmp(s->peers, "all") == 0 || strcmp(s->peers, "none") == 0 ||
+                     strlen(s->peers) == (size_t)(s->devices * s->devices));
 }
 
 /* Makes the default stream of each device. */
@@ -97,7 +106,7 @@ static colli_cu_result initialise(void) {
   if (!s)
     return COLLI_CUDA_ERROR_OUT_OF_MEMORY;
   if (!read_settings(&s->settings)) {
-    fprintf(stderr, "fake GPU: bad GPU_MODEL or GPU_PEERS\n");
+    fprintf(stderr, "fake GPU: bad GPU_ARCH, GPU_MODEL or GPU_PEERS\n");
     free(s);
     return COLLI_CUDA_ERROR_INVALID_VALUE;
   }

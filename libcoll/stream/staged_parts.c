@@ -1,0 +1,55 @@
+/* staged_parts.c: which calls are divided, and where. */
+#include "libcoll/stream/staged_parts.h"
+
+#include "libcoll/base/names.h"
+#include "libcoll/comm/comm.h"
+
+/* The inputs of the parts that are under way together are as long as the shortest slot of a rank.
+ * Longer parts would overlap less; shorter ones would mostly wait for the host. */
+size_t colli_staged_part_bytes(const coll_comm *comm) {
+  uint32_t least = UINT32_MAX;
+  for (int i = 0; i < comm->nranks; i++)
+    if (comm->table[i].gpu_slot_bytes < least)
+      least = comm->table[i].gpu_slot_bytes;
+  return least / COLLI_STAGED_DEPTH;
+}
+
+/* Elements of a part. */
+static size_t elements(const coll_comm *comm, const colli_call *call) {
+  const size_t fit = comm->streams->part_bytes / colli_type_bytes(call->type);
+  return fit > 0 ? fit : 1;
+}
+
+/* Whether each element of the result depends on one element of each rank's input, at the same
+ * place. */
+static bool is_elementwise(colli_coll coll) {
+  return coll == COLLI_ALLREDUCE || coll == COLLI_REDUCE || coll == COLLI_BROADCAST ||
+         coll == COLLI_SCAN || coll == COLLI_EXSCAN;
+}
+
+/* Whether the call names elements by their numbers in errors. */
+static bool checks_finite(const coll_comm *comm, const colli_call *call) {
+  colli_plan plan;
+  const colli_plan_key key = colli_call_key(call, 0);
+  colli_call_resolve(&comm->calls, call, &key, &plan);
+  return plan.checks_finite;
+}
+
+size_t colli_staged_parts(const coll_comm *comm, const colli_call *call) {
+  if (!is_elementwise(call->coll))
+    return 1;
+  const size_t most = elements(comm, call);
+  if (call->count / most < 2 || checks_finite(comm, call))
+    return 1;
+  return call->count / most + (call->count % most > 0);
+}
+
+colli_call colli_staged_part(const coll_comm *comm, const colli_call *call, size_t i) {
+  const size_t most = elements(comm, call), first = i * most;
+  const size_t at = first * colli_type_bytes(call->type), left = call->count - first;
+  colli_call part = *call;
+  part.count = left < most ? left : most;
+  part.sendbuf = call->sendbuf ? (const char *)call->sendbuf + at : NULL;
+  part.recvbuf = call->recvbuf ? (char *)call->recvbuf + at : NULL;
+  return part;
+}
