@@ -175,10 +175,11 @@ coll_status coll_mem_alloc_gpu(coll_comm *comm, size_t bytes, void **ptr) {
 
 /* ---- the end --------------------------------------------------------------------------------- */
 
-/* Waits until this rank's streams have ended the calls that use some memory. */
+/* Waits until this rank's streams have ended the calls that use some memory; not so long that the
+ * other ranks give it up. */
 static coll_status await_calls(coll_comm *comm, const coll_registration *it, coll_error *error) {
   const uint64_t now_ns = colli_now_ns();
-  const uint64_t until_ns = now_ns + comm->watch.timeout_ns, graphs_ns = now_ns + RELEASE_NS;
+  const uint64_t until_ns = now_ns + comm->watch.timeout_ns / 2, graphs_ns = now_ns + RELEASE_NS;
   colli_comm_wait_begin(comm);
   while (comm->failure.status == COLL_OK && (it->eager > 0 || it->graphs > 0)) {
     colli_batches_free_released(comm->streams);

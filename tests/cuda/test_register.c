@@ -334,6 +334,36 @@ Test(register_memory, ended) {
   }
 }
 
+/* A stream that is held back keeps the memory registered. */
+static int end_late(coll_comm *comm, int rank, int nranks, void *arg) {
+  coll_registration *it;
+  (void)arg;
+  device_use(0);
+  RANK_OK(device_share(comm));
+  char *at = device_memory.take(BYTES);
+  RANK_OK(coll_comm_register(comm, at, BYTES, &it));
+  colli_cu_stream stream = own_stream();
+  device_gate *gate = device_stop(stream);
+  RANK_OK(coll_allreduce_on_stream(at, at, COUNT, COLL_INT32, COLL_SUM, comm, stream));
+  RANK_CHECK(device_refused(comm, coll_comm_deregister(comm, &it), COLL_ERR_TIMEOUT,
+                            "says rank 0: a stream has not ended a call that uses the memory"));
+  RANK_CHECK(it);
+  device_open(gate);
+  RANK_CHECK(add_up(comm, rank, nranks, (int32_t *)(void *)at) == 0);
+  RANK_OK(coll_comm_deregister(comm, &it));
+  device_memory.give(at);
+  return 0;
+}
+
+Test(register_memory, ended_late) {
+  coll_config config = COLL_CONFIG_INIT;
+  config.timeout_ms = slow_ms(2000);
+  setenv("COLL_GPU_SLOT_BYTES", "4096", 1);
+  device_use(0);
+  device_mode(MODE_MEET);
+  cr_expect_eq(run_threads(RANKS, &config, end_late, NULL), 0);
+}
+
 /* What the program does not end ends with the communicator. */
 static int leave_all(coll_comm *comm, int rank, int nranks, void *arg) {
   coll_comm *child;
