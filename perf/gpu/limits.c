@@ -6,8 +6,8 @@
  */
 #include <stdio.h>
 
-#include "libcoll/gpu/kernels/fold_args.h"
 #include "libcoll/gpu/code.h"
+#include "libcoll/gpu/kernels/fold_args.h"
 
 #include "probe.h"
 
