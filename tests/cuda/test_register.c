@@ -349,6 +349,7 @@ static int end_late(coll_comm *comm, int rank, int nranks, void *arg) {
                             "says rank 0: a stream has not ended a call that uses the memory"));
   RANK_CHECK(it);
   device_open(gate);
+  device_await(stream);
   RANK_CHECK(add_up(comm, rank, nranks, (int32_t *)(void *)at) == 0);
   RANK_OK(coll_comm_deregister(comm, &it));
   device_memory.give(at);
