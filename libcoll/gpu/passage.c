@@ -63,6 +63,14 @@ coll_status colli_gpu_passage_open(colli_gpu *gpu, void *stream, colli_gpu_passa
   return find_context(passage, error);
 }
 
+void colli_gpu_passage_follow(const colli_gpu_passage *first, colli_gpu_passage *passage) {
+  memset(passage, 0, sizeof(*passage));
+  passage->gpu = first->gpu;
+  passage->stream = first->stream;
+  passage->context = first->context;
+  passage->device = first->device;
+}
+
 coll_status colli_gpu_passage_take_answer(colli_gpu_passage *passage, coll_error *error) {
   passage->answer = colli_gpu_take_pinned(passage->gpu, sizeof(uint32_t), error);
   if (!passage->answer)

@@ -46,6 +46,9 @@ typedef struct colli_gpu_passage {
 coll_status colli_gpu_passage_open(colli_gpu *gpu, void *stream, colli_gpu_passage *passage,
                                    coll_error *error);
 
+/* The same, in the stream of a passage that was prepared. */
+void colli_gpu_passage_follow(const colli_gpu_passage *first, colli_gpu_passage *passage);
+
 /* Takes the word for which the stream will wait, if it will. Errors: NO_MEMORY, SYSTEM. */
 coll_status colli_gpu_passage_take_answer(colli_gpu_passage *passage, coll_error *error);
 

@@ -100,15 +100,18 @@ static coll_status prepare_direct(stream_batch *batch, const colli_direct_shape 
                                 &batch->direct);
 }
 
-/* Makes what the calls of a batch need, and a passage. shape: of one that is not staged. earlier: a
- * staged batch whose memory it may use, or NULL. */
-static coll_status prepare(stream_batch *batch, const colli_direct_shape *shape,
-                           const stream_batch *earlier, void *stream) {
+/* Makes what the calls of the i-th batch need, and a passage. shape: of one that is not staged. */
+static coll_status prepare(const enqueued *it, size_t i, const colli_direct_shape *shape,
+                           void *stream) {
+  stream_batch *batch = it->batches[i];
+  const stream_batch *earlier = i < COLLI_STAGED_DEPTH ? NULL : it->batches[i - COLLI_STAGED_DEPTH];
   coll_comm *comm = batch->comm;
   const char *name = batch->calls[0].request->kept->name;
   coll_error error = COLL_ERROR_INIT;
   batch->stops = 1;
-  if (colli_gpu_passage_open(comm->gpu, stream, &batch->passage, &error) != COLL_OK)
+  if (i > 0)
+    colli_gpu_passage_follow(&it->batches[0]->passage, &batch->passage);
+  else if (colli_gpu_passage_open(comm->gpu, stream, &batch->passage, &error) != COLL_OK)
     return refuse(comm, name, &error);
   batch->passage.on_reached = colli_batch_wake;
   batch->passage.arg = batch;
@@ -202,8 +205,7 @@ static coll_status enqueue(coll_comm *comm, enqueued *it, const char *name,
       colli_streams_unstarted(comm))
     status = colli_comm_await_streams(comm, name); /* this one may meet at once */
   for (size_t i = 0; i < it->count && status == COLL_OK; i++)
-    status = prepare(it->batches[i], shape,
-                     i < COLLI_STAGED_DEPTH ? NULL : it->batches[i - COLLI_STAGED_DEPTH], stream);
+    status = prepare(it, i, shape, stream);
   if (status != COLL_OK) {
     for (size_t i = 0; i < it->count; i++)
       colli_batch_free(it->batches[i]);
