@@ -235,6 +235,22 @@ void device_break(colli_cu_stream stream) {
   CHECK(driver.cuda.stream_synchronize(stream) != COLLI_CUDA_SUCCESS);
 }
 
+coll_status device_create(coll_comm *comm, coll_id *id, const coll_config *config,
+                          coll_comm **created) {
+  int rank, nranks;
+  coll_status status = coll_comm_rank(comm, &rank);
+  if (status == COLL_OK)
+    status = coll_comm_nranks(comm, &nranks);
+  if (status != COLL_OK)
+    return status;
+  device_use(device_of_rank(rank));
+  if (rank == 0)
+    status = coll_unique_id(id, NULL);
+  if (status == COLL_OK)
+    status = coll_barrier(comm);
+  return status == COLL_OK ? coll_comm_create(created, id, nranks, rank, config) : status;
+}
+
 device_gate *device_stop(colli_cu_stream stream) {
   uint64_t flag;
   device_gate *gate = make_gate(&flag);

@@ -34,6 +34,12 @@ int device_of_rank(int rank);
  * memory. Collective. On the device that the calling thread uses. */
 coll_status device_share(coll_comm *comm);
 
+/* A communicator of the same ranks, which are processes, by coll_comm_create(): it finds out by
+ * itself whether calls are direct. Collective. `id` is in memory that all share. Before, the thread
+ * uses the rank's device. */
+coll_status device_create(coll_comm *comm, coll_id *id, const coll_config *config,
+                          coll_comm **created);
+
 /* Where the test can look at memory of a device. */
 void *device_place(const void *memory);
 

@@ -221,15 +221,12 @@ static int play(coll_comm *comm, int rank, const scene *s) {
 /* A process. */
 static int run_rank(coll_comm *comm, int rank, int nranks, void *arg) {
   scene *s = arg;
+  (void)nranks;
   coll_comm *mine = NULL;
   coll_config config = COLL_CONFIG_INIT;
   config.timeout_ms = s->fault == FROZEN ? slow_ms(1000) : 20000;
   alarm(LIMIT_S);
-  device_use(device_of_rank(rank));
-  if (rank == 0)
-    RANK_OK(coll_unique_id(&s->id, NULL));
-  RANK_OK(coll_barrier(comm));
-  RANK_OK(coll_comm_create(&mine, &s->id, nranks, rank, &config));
+  RANK_OK(device_create(comm, &s->id, &config, &mine));
   const int failed = play(mine, rank, s);
   RANK_CHECK(coll_comm_destroy(&mine) == COLL_OK);
   return failed;

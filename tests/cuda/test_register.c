@@ -133,11 +133,7 @@ static int run_process(coll_comm *comm, int rank, int nranks, void *arg) {
   coll_config config = COLL_CONFIG_INIT;
   config.timeout_ms = s->timeout_ms;
   alarm(LIMIT_S);
-  device_use(device_of_rank(rank));
-  if (rank == 0)
-    RANK_OK(coll_unique_id(&s->id, NULL));
-  RANK_OK(coll_barrier(comm));
-  RANK_OK(coll_comm_create(&mine, &s->id, nranks, rank, &config));
+  RANK_OK(device_create(comm, &s->id, &config, &mine));
   RANK_CHECK(mine->direct);
   uint64_t before = 0;
   for (int turn = 0; turn < 2 && mine->failure.status == COLL_OK; turn++) {

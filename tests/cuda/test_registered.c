@@ -89,11 +89,7 @@ static int run_thread(coll_comm *comm, int rank, int nranks, void *arg) {
 static int run_process(coll_comm *comm, int rank, int nranks, void *arg) {
   sweep *s = arg;
   coll_comm *mine = NULL;
-  device_use(device_of_rank(rank));
-  if (rank == 0)
-    RANK_OK(coll_unique_id(&s->id, NULL));
-  RANK_OK(coll_barrier(comm));
-  RANK_OK(coll_comm_create(&mine, &s->id, nranks, rank, NULL));
+  RANK_OK(device_create(comm, &s->id, NULL, &mine));
   RANK_CHECK(run_sweep(mine, rank, nranks, s) == 0);
   RANK_OK(coll_comm_destroy(&mine));
   return 0;

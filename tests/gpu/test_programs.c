@@ -11,8 +11,7 @@
 
 #include "extent.h"
 #include "libcoll/gpu/code.h"
-#include "libcoll/gpu/programs.h"
-#include "tests/gpu/driver/use.h"
+#include "support_sum.h"
 
 enum { LIMIT_S = 60, BEGUN = 4 /* calls of the driver that begin() makes */ };
 
@@ -31,25 +30,6 @@ static void begin(bench *b) {
   void *symbol = dlsym(b->u.cuda.handle, "fake_gpu_held");
   CHECK(symbol);
   memcpy(&b->held, &symbol, sizeof(symbol));
-}
-
-/* Sums an element in memory of the device whose context is current: 3 + 3. */
-static coll_status sum(const use *u, const colli_gpu_programs *programs, uint32_t *place,
-                       coll_error *error) {
-  const uint64_t at = use_address(place), inputs[] = {at, at};
-  const colli_gpu_fold_call call = {.type = COLL_INT32,
-                                    .op = COLL_SUM,
-                                    .nranks = 2,
-                                    .ninputs = 2,
-                                    .noutputs = 1,
-                                    .inputs = inputs,
-                                    .outputs = &at,
-                                    .count = 1};
-  *place = 3;
-  const coll_status status = colli_gpu_launch_fold(&u->cuda, programs, NULL, &call, error);
-  OK(u->cuda.stream_synchronize(NULL));
-  CHECK(status != COLL_OK || *place == 6);
-  return status;
 }
 
 /* ---- what is loaded -------------------------------------------------------------------------- */
@@ -102,14 +82,15 @@ Test(programs, two_devices) {
     cr_assert_eq(colli_gpu_programs_load(&b.u.cuda, i, &programs[i], NULL), COLL_OK);
   }
   cr_assert_eq(b.held(), before + 2 * COLLI_GPU_FILE_COUNT);
-  cr_assert_eq(sum(&b.u, programs[1], places[1], NULL), COLL_OK);
-  cr_assert_eq(sum(&b.u, programs[0], places[1], NULL), COLL_ERR_SYSTEM); /* another context's */
+  cr_assert_eq(sum_element(&b.u, programs[1], places[1], NULL), COLL_OK);
+  cr_assert_eq(sum_element(&b.u, programs[0], places[1], NULL),
+               COLL_ERR_SYSTEM); /* another context's */
   OK(b.u.cuda.ctx_set_current(contexts[0]));
-  cr_assert_eq(sum(&b.u, programs[0], places[0], NULL), COLL_OK);
+  cr_assert_eq(sum_element(&b.u, programs[0], places[0], NULL), COLL_OK);
   colli_gpu_programs_free(&b.u.cuda, programs[0]);
   cr_assert_eq(b.held(), before + COLLI_GPU_FILE_COUNT);
   OK(b.u.cuda.ctx_set_current(contexts[1]));
-  cr_assert_eq(sum(&b.u, programs[1], places[1], NULL), COLL_OK);
+  cr_assert_eq(sum_element(&b.u, programs[1], places[1], NULL), COLL_OK);
   colli_gpu_programs_free(&b.u.cuda, programs[1]);
   colli_gpu_programs_free(&b.u.cuda, NULL);
   cr_assert_eq(b.held(), before);
@@ -133,7 +114,7 @@ static int fails_at(const char *call) {
     const struct coll_gpu_meet nobody = {.nranks = 1};
     const bool instead = strstr(colli_gpu_programs_origin(programs), "CUDA_ERROR_UNKNOWN");
     if (instead)
-      CHECK(sum(&b.u, programs, use_memory(&b.u, 1), &error) == COLL_OK);
+      CHECK(sum_element(&b.u, programs, use_memory(&b.u, 1), &error) == COLL_OK);
     else
       CHECK(colli_gpu_launch_meet(&b.u.cuda, programs, NULL, &nobody, &error) != COLL_OK);
     colli_gpu_programs_free(&b.u.cuda, programs);
@@ -267,6 +248,6 @@ Test(programs, without_cuFuncLoad) {
   colli_gpu_programs *programs;
   b.u.cuda.func_load = NULL;
   cr_assert_eq(colli_gpu_programs_load(&b.u.cuda, 0, &programs, NULL), COLL_OK);
-  cr_assert_eq(sum(&b.u, programs, place, NULL), COLL_OK);
+  cr_assert_eq(sum_element(&b.u, programs, place, NULL), COLL_OK);
   colli_gpu_programs_free(&b.u.cuda, programs);
 }

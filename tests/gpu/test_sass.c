@@ -10,9 +10,8 @@
 #include <unistd.h>
 
 #include "libcoll/gpu/code.h"
-#include "libcoll/gpu/programs.h"
+#include "support_sum.h"
 #include "tests/gpu/device/cubin.h"
-#include "tests/gpu/driver/use.h"
 #include "tests/gpu/support_ptx.h"
 
 enum { LIMIT_S = 60 };
@@ -91,24 +90,11 @@ static int loads(const char *words) {
   coll_error error = COLL_ERROR_INIT;
   use_load(&u);
   use_device(&u, 0);
-  uint32_t *place = use_memory(&u, 1);
-  const uint64_t at = use_address(place), inputs[] = {at, at};
-  const colli_gpu_fold_call call = {.type = COLL_INT32,
-                                    .op = COLL_SUM,
-                                    .nranks = 2,
-                                    .ninputs = 2,
-                                    .noutputs = 1,
-                                    .inputs = inputs,
-                                    .outputs = &at,
-                                    .count = 1};
-  *place = 3;
   if (colli_gpu_programs_load(&u.cuda, 0, &programs, &error) != COLL_OK) {
     fprintf(stderr, "%s\n", error.message);
     return 1;
   }
-  CHECK(colli_gpu_launch_fold(&u.cuda, programs, NULL, &call, &error) == COLL_OK);
-  OK(u.cuda.stream_synchronize(NULL));
-  CHECK(*place == 6);
+  CHECK(sum_element(&u, programs, use_memory(&u, 1), &error) == COLL_OK);
   const char *origin = colli_gpu_programs_origin(programs);
   const bool exact = strncmp(words, "SASS", 4) == 0; /* what was refused is in the text, too */
   const int status = (exact ? strcmp(origin, words) == 0 : strstr(origin, words) != NULL) ? 0 : 2;
@@ -167,6 +153,15 @@ static void first_device(char text[16]) {
   snprintf(text, 16, "%d.%d", arch / 10, arch % 10);
 }
 
+/* Loads the driver with such a device. */
+static void begin(use *u) {
+  char device[16];
+  first_device(device);
+  setenv("GPU_ARCH", device, 1);
+  use_load(u);
+  use_device(u, 0);
+}
+
 Test(sass, PTX_if_the_driver_refuses) {
   static const char *const errors[] = {
       "200", "CUDA_ERROR_INVALID_IMAGE", "209", "CUDA_ERROR_NO_BINARY_FOR_GPU",
@@ -193,12 +188,8 @@ static colli_cu_result tell_nothing(int *value, colli_cu_function_attribute attr
 Test(sass, for_an_unknown_architecture) {
   use u;
   colli_gpu_programs *programs;
-  char device[16];
   NEEDS_SASS;
-  first_device(device);
-  setenv("GPU_ARCH", device, 1);
-  use_load(&u);
-  use_device(&u, 0);
+  begin(&u);
   u.cuda.func_get_attribute = tell_nothing;
   cr_assert_eq(colli_gpu_programs_load(&u.cuda, 0, &programs, NULL), COLL_OK);
   cr_assert_str_eq(colli_gpu_programs_origin(programs), "SASS");
@@ -233,12 +224,8 @@ static void rename_in(uint8_t *file, size_t bytes, const char *name) {
 Test(sass, driver_refuses_other_cubins) {
   use u;
   fatbin_image image;
-  char device[16];
   NEEDS_SASS;
-  first_device(device);
-  setenv("GPU_ARCH", device, 1);
-  use_load(&u);
-  use_device(&u, 0);
+  begin(&u);
   cr_assert(fatbin_get(colli_gpu_sass[COLLI_GPU_FILE_MEET], 0, &image));
   uint8_t *good = fatbin_unpack(&image), *bad = malloc(image.bytes);
   cr_assert(good && bad);
@@ -264,12 +251,8 @@ Test(sass, driver_refuses_other_cubins) {
 Test(sass, driver_refuses_damaged_images) {
   use u;
   fatbin_image image;
-  char device[16];
   NEEDS_SASS;
-  first_device(device);
-  setenv("GPU_ARCH", device, 1);
-  use_load(&u);
-  use_device(&u, 0);
+  begin(&u);
   const char *good = colli_gpu_sass[COLLI_GPU_FILE_MEET];
   cr_assert(fatbin_get(good, 0, &image));
   const size_t bytes = (size_t)((const char *)image.payload - good) + image.payload_bytes;
