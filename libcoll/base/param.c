@@ -147,9 +147,9 @@ const colli_param_info colli_param_table[COLLI_PARAM_COUNT] = {
     [COLLI_PARAM_GPU_SLOT_BYTES] =
         {"COLL_GPU_SLOT_BYTES", COLLI_PARAM_BYTES, "4M", 4096, 1 << 30,
          "Size of the slots of GPU memory through which calls in streams move data; a multiple of "
-         "64, the same on all ranks. A communicator takes five of them on each rank's GPU. Long "
-         "calls "
-         "that are staged are copied in parts, four of which are as long as the shortest slot."},
+         "64, the same on all ranks. A communicator takes five of them on each rank's GPU. "
+         "Long calls that are staged are copied in parts, four of which are as long as the "
+         "shortest slot."},
     [COLLI_PARAM_TOPO_FILE] =
         {"COLL_TOPO_FILE", COLLI_PARAM_STRING, "", 0, 0,
          "Description of the machine that coll_topo shows instead of this one: an hwloc XML file, "

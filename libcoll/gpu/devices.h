@@ -100,11 +100,11 @@ coll_status colli_gpu_copy(colli_gpu *gpu, int device, colli_gpu_direction direc
 /* Memory of the host that devices reach directly, for copies. Any thread. NULL: `error` has the
  * reason, NO_MEMORY or SYSTEM. */
 colli_pinned *colli_gpu_take_pinned(colli_gpu *gpu, size_t bytes, coll_error *error);
-
-/* Takes care that so many words of pinned memory can be taken without the driver, which may wait
- * for kernels when it pins memory. Errors: NO_MEMORY, SYSTEM. */
-coll_status colli_gpu_reserve_words(colli_gpu *gpu, size_t count, coll_error *error);
 void colli_gpu_share_pinned(colli_gpu *gpu, colli_pinned *block); /* one more puts it back */
 void colli_gpu_put_pinned(colli_gpu *gpu, colli_pinned *block);
+
+/* Pins memory for `count` words ahead: to take them then needs no driver, which may wait for
+ * kernels before it pins more. Any thread. Errors: NO_MEMORY, SYSTEM. */
+coll_status colli_gpu_reserve_words(colli_gpu *gpu, size_t count, coll_error *error);
 
 #endif

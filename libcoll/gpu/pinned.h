@@ -42,8 +42,8 @@ typedef struct colli_pinned_pool {
 colli_pinned *colli_pinned_take(colli_pinned_pool *pool, const colli_cuda *cuda, size_t bytes,
                                 colli_cu_result *result);
 
-/* Sees to it that `count` blocks of a page are there, so that taking them does not call the driver.
- * A context is current. */
+/* Any thread. Makes `count` blocks of a page, unless so many are free: to take them does not call
+ * the driver. A context is current. */
 colli_cu_result colli_pinned_reserve(colli_pinned_pool *pool, const colli_cuda *cuda, size_t count);
 
 /* One more will return a block that is in use. */
