@@ -325,14 +325,23 @@ static void check_deadline(coll_comm *comm) {
   (void)colli_gpu_fail_comm(comm, missing->calls[0].request->kept->name, &error);
 }
 
+/* Whether the stream of a batch in a graph has come and the batch waits to begin; perhaps the host
+ * does not know yet that the stream had left it before. */
+static bool has_come_in_graph(const stream_batch *batch) {
+  const bool begins = (batch->state == COLLI_BATCH_EXPECTED && batch->stop == 0) ||
+                      batch->state == COLLI_BATCH_ANSWERED;
+  return batch->passage.captured && begins && atomic_load(&batch->passage.reached);
+}
+
 /* The one in a graph that has come first, of those that have come and not begun; NULL: none has. */
 static const stream_batch *first_in_graphs(const colli_streams *streams) {
   const stream_batch *batch, *first = NULL;
-  TAILQ_FOREACH(batch, &streams->batches, link)
-    if (batch->passage.captured && batch->state == COLLI_BATCH_EXPECTED && batch->stop == 0 &&
-        atomic_load(&batch->passage.reached) &&
-        (!first || batch->passage.arrival < first->passage.arrival))
-      first = batch;
+  /* Streams come meanwhile: to one that was looked at before, and then to the one found. The second
+   * look sees all that came before that. */
+  for (int look = 0; look == 0 || (look < 2 && first); look++)
+    TAILQ_FOREACH(batch, &streams->batches, link)
+      if (has_come_in_graph(batch) && (!first || batch->passage.arrival < first->passage.arrival))
+        first = batch;
   return first;
 }
 

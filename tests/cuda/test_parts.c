@@ -11,6 +11,7 @@
 
 #include "extent.h"
 #include "libcoll/comm/comm.h"
+#include "libcoll/progress/enter.h"
 #include "libcoll/stream/staged_parts.h"
 #include "libcoll/stream/stream_batch.h"
 #include "support_device.h"
@@ -211,4 +212,57 @@ Test(parts, host_works_while_the_stream_goes_on) {
     cr_expect_eq(watchers[rank].ahead, watchers[rank].looked, "rank %d", rank);
   }
   cr_expect(looked > 0, "no rank has used the operation");
+}
+
+/* ---- graphs -----------------------------------------------------------------------------------
+ */
+
+static bool has_reached(const coll_comm *comm, int batches) {
+  const colli_stream_batch *batch;
+  TAILQ_FOREACH(batch, &comm->streams->batches, link)
+    batches -= atomic_load(&batch->passage.reached);
+  return batches == 0;
+}
+
+/* A graph is launched again before the host has seen that its stream had left the first part, but
+ * after it has seen that of the second. The first begins first nevertheless: all ranks' parts begin
+ * in one order. */
+static int run_again(coll_comm *comm, int rank, int nranks, void *arg) {
+  const size_t count = (size_t)2 * PART;
+  (void)arg;
+  (void)nranks;
+  device_use(0);
+  colli_cu_stream s = device_stream();
+  int32_t *in = device_vector(count, rank + 1), *out = device_vector(count, 0);
+  device_capture(s);
+  RANK_OK(coll_allreduce_on_stream(in, out, count, COLL_INT32, COLL_SUM, comm, s));
+  const device_graph graph = device_capture_end(s);
+  RANK_CHECK(colli_call_enter(comm) == COLL_OK); /* so that nobody else moves them */
+  device_launch(&graph, s);
+  while (!has_reached(comm, 2))
+    sched_yield();
+  colli_stream_batch *first = TAILQ_FIRST(&comm->streams->batches);
+  const colli_stream_batch *second = TAILQ_NEXT(first, link);
+  first->state = COLLI_BATCH_ANSWERED;
+  atomic_store(&first->passage.left, true);
+  atomic_fetch_add(&comm->streams->in_graphs, 1); /* as if the stream had come twice */
+  (void)colli_batches_move(comm);
+  const bool waits = second->state == COLLI_BATCH_EXPECTED;
+  (void)colli_batches_move(comm);
+  const bool began = first->state != COLLI_BATCH_EXPECTED;
+  colli_call_leave(comm);
+  device_await(s);
+  RANK_CHECK(waits && began);
+  RANK_OK(coll_comm_async_error(comm));
+  RANK_CHECK(device_has(out, count, 1));
+  device_graph_free(&graph);
+  device_memory.give(in);
+  device_memory.give(out);
+  return 0;
+}
+
+Test(parts, begin_in_the_order_in_which_streams_come) {
+  set_slots();
+  device_use(0);
+  cr_assert_eq(run_threads(1, NULL, run_again, NULL), 0);
 }
