@@ -52,6 +52,9 @@ typedef struct colli_call {
         uint64_t signals; /* wait_signal: how many */
       };
     };
+    /* A part of a call with equal blocks (stream/staged_parts.h): elements from one block to the
+     * next where a buffer has several. 0: they follow each other. */
+    size_t stride;
   };
 } colli_call;
 

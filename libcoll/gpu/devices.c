@@ -267,18 +267,28 @@ static coll_status await(colli_gpu *gpu, int device, colli_cu_stream stream, uin
   return colli_cuda_fail(&gpu->cuda, error, "cuStreamQuery", device, result);
 }
 
+/* Puts the copies of a piece's blocks into the stream. */
+static colli_cu_result put_copy(const colli_cuda *cuda, colli_cu_stream stream,
+                                colli_gpu_direction direction, const colli_gpu_piece *piece) {
+  colli_cu_result result = COLLI_CUDA_SUCCESS;
+  for (size_t i = 0; i <= piece->more && result == COLLI_CUDA_SUCCESS; i++) {
+    const colli_cu_deviceptr at = (colli_cu_deviceptr)piece->device + i * piece->stride;
+    void *host = (char *)piece->host + i * piece->bytes;
+    result = direction == COLLI_GPU_TO_DEVICE
+                 ? cuda->memcpy_htod_async(at, host, piece->bytes, stream)
+                 : cuda->memcpy_dtoh_async(host, at, piece->bytes, stream);
+  }
+  return result;
+}
+
 coll_status colli_gpu_put_copies(const colli_cuda *cuda, int device, colli_cu_stream stream,
                                  colli_gpu_direction direction, const colli_gpu_piece *pieces,
                                  size_t count, coll_error *error) {
   const bool out = direction == COLLI_GPU_TO_DEVICE;
   colli_cu_result result = COLLI_CUDA_SUCCESS;
-  for (size_t i = 0; i < count && result == COLLI_CUDA_SUCCESS; i++) {
-    const colli_cu_deviceptr at = (colli_cu_deviceptr)pieces[i].device;
-    if (pieces[i].bytes == 0)
-      continue;
-    result = out ? cuda->memcpy_htod_async(at, pieces[i].host, pieces[i].bytes, stream)
-                 : cuda->memcpy_dtoh_async(pieces[i].host, at, pieces[i].bytes, stream);
-  }
+  for (size_t i = 0; i < count && result == COLLI_CUDA_SUCCESS; i++)
+    if (pieces[i].bytes > 0)
+      result = put_copy(cuda, stream, direction, &pieces[i]);
   if (result == COLLI_CUDA_SUCCESS)
     return COLL_OK;
   return colli_cuda_fail(cuda, error, out ? "cuMemcpyHtoDAsync" : "cuMemcpyDtoHAsync", device,

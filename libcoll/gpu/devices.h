@@ -74,11 +74,14 @@ coll_status colli_gpu_is_primary(colli_gpu *gpu, int device, colli_cu_context co
 coll_status colli_gpu_get_programs(colli_gpu *gpu, int device, const colli_log *log,
                                    const colli_gpu_programs **programs, coll_error *error);
 
-/* One copy of several between host and device. */
+/* One copy of several between host and device: of one block, or of several that follow each other
+ * on the host. */
 typedef struct colli_gpu_piece {
   void *device;
   void *host;
-  size_t bytes;
+  size_t bytes;  /* of a block; 0: there is nothing to copy */
+  size_t more;   /* blocks after the first */
+  size_t stride; /* bytes from one to the next on the device */
 } colli_gpu_piece;
 
 typedef enum colli_gpu_direction { COLLI_GPU_TO_HOST, COLLI_GPU_TO_DEVICE } colli_gpu_direction;

@@ -16,6 +16,12 @@ bool colli_gpu_find(const coll_comm *comm, const colli_call *call, colli_gpu_pla
   return places->from != COLLI_GPU_HOST || places->to != COLLI_GPU_HOST;
 }
 
+/* What a call reads and writes. */
+typedef struct sides {
+  size_t reads, writes;    /* bytes, without gaps */
+  colli_gpu_piece in, out; /* the same with gaps, but without the copies */
+} sides;
+
 /* Bytes that a call reads and writes, from the beginnings of its buffers. */
 static void find_extents(const coll_comm *comm, const colli_call *call, size_t *reads,
                          size_t *writes) {
@@ -35,6 +41,23 @@ static void find_extents(const coll_comm *comm, const colli_call *call, size_t *
   *writes *= elem;
 }
 
+/* Whether a call takes a piece of each block. */
+static bool is_strided(const colli_call *call) {
+  return call->coll != COLLI_SENDRECV && !call->varying && call->stride > 0;
+}
+
+/* The blocks in a buffer of which a call uses `bytes` bytes. */
+static colli_gpu_piece find_blocks(const colli_call *call, const void *buffer, size_t bytes) {
+  colli_gpu_piece it = {.device = (void *)buffer, .bytes = bytes};
+  if (!is_strided(call) || bytes == 0)
+    return it;
+  const size_t elem = colli_type_bytes(call->type);
+  it.bytes = call->count * elem;
+  it.more = bytes / it.bytes - 1;
+  it.stride = call->stride * elem;
+  return it;
+}
+
 /* Memory for a copy: an earlier call's, or new. */
 static colli_pinned *take_copy(colli_gpu *gpu, colli_pinned *earlier, size_t bytes,
                                coll_error *error) {
@@ -44,22 +67,23 @@ static colli_pinned *take_copy(colli_gpu *gpu, colli_pinned *earlier, size_t byt
   return earlier;
 }
 
-/* Takes memory for copies of the buffers that are in GPU memory; false: *error says why not. */
-static bool take_copies(colli_gpu_stage *stage, const colli_call *call, size_t reads, size_t writes,
+/* Takes memory for copies of the buffers that need one; false: *error says why not. */
+static bool take_copies(colli_gpu_stage *stage, const sides *it, const colli_call *call,
                         const colli_gpu_stage *earlier, coll_error *error) {
-  const bool same = call->sendbuf == call->recvbuf;
-  if (stage->at.from != COLLI_GPU_HOST && (reads || same)) {
+  const bool in = stage->at.from != COLLI_GPU_HOST || it->in.more > 0;
+  const bool out = stage->at.to != COLLI_GPU_HOST || it->out.more > 0;
+  const bool shared = in && out && call->sendbuf == call->recvbuf;
+  if (in && (it->reads || shared)) {
     stage->in = take_copy(stage->gpu, earlier ? earlier->in : NULL,
-                          same && writes > reads ? writes : reads, error);
+                          shared && it->writes > it->reads ? it->writes : it->reads, error);
     if (!stage->in)
       return false;
   }
-  if (stage->at.to == COLLI_GPU_HOST || (!writes && !same))
-    return true;
-  stage->out = same && stage->in
-                   ? stage->in
-                   : take_copy(stage->gpu, earlier ? earlier->out : NULL, writes, error);
-  return stage->out != NULL;
+  if (shared)
+    stage->out = stage->in;
+  else if (out && it->writes)
+    stage->out = take_copy(stage->gpu, earlier ? earlier->out : NULL, it->writes, error);
+  return stage->out || !out || !it->writes;
 }
 
 /* Whether a call receives a message that may be shorter than its buffer, the rest of which stays.
@@ -85,19 +109,45 @@ static bool list_blocks(const coll_comm *comm, const colli_call *call, colli_gpu
   stage->nresult = n;
   for (size_t i = 0; i < n; i++) {
     const size_t first = call->out_displs ? call->out_displs[i] : end;
-    stage->result[i] =
-        (colli_gpu_piece){(char *)call->recvbuf + first * elem,
-                          (char *)stage->out->memory + first * elem, call->out_counts[i] * elem};
+    stage->result[i] = (colli_gpu_piece){.device = (char *)call->recvbuf + first * elem,
+                                         .host = (char *)stage->out->memory + first * elem,
+                                         .bytes = call->out_counts[i] * elem};
     end = first + call->out_counts[i];
   }
+  return true;
+}
+
+/* Describes the copies, for which there is memory; false if out of memory. */
+static bool list_copies(const coll_comm *comm, const colli_call *call, sides *it,
+                        colli_gpu_stage *stage) {
+  if (stage->in) {
+    it->in.host = stage->in->memory;
+    *(stage->at.from == COLLI_GPU_HOST ? &stage->packed : &stage->input) = it->in;
+  }
+  if (!stage->out)
+    return true;
+  if (has_blocks(comm, call))
+    return list_blocks(comm, call, stage);
+  it->out.host = stage->out->memory;
+  if (stage->at.to == COLLI_GPU_HOST) {
+    stage->unpacked = it->out;
+    return true;
+  }
+  stage->whole = it->out;
+  stage->result = &stage->whole;
+  stage->nresult = 1;
+  if (may_be_short(call))
+    stage->rest = stage->whole;
   return true;
 }
 
 coll_status colli_gpu_stage_make(coll_comm *comm, const colli_call *call,
                                  const colli_gpu_places *places, const colli_gpu_stage *earlier,
                                  colli_gpu_stage *stage) {
-  size_t reads, writes;
-  find_extents(comm, call, &reads, &writes);
+  sides it;
+  find_extents(comm, call, &it.reads, &it.writes);
+  it.in = find_blocks(call, call->sendbuf, it.reads);
+  it.out = find_blocks(call, call->recvbuf, it.writes);
   *stage = (colli_gpu_stage){.gpu = comm->gpu, .at = *places};
   if (places->from == COLLI_GPU_UNKNOWN || places->to == COLLI_GPU_UNKNOWN)
     return colli_comm_refuse(comm, COLL_ERR_SYSTEM, call->name,
@@ -107,19 +157,7 @@ coll_status colli_gpu_stage_make(coll_comm *comm, const colli_call *call,
   coll_error error = COLL_ERROR_INIT;
   error.status = COLL_ERR_NO_MEMORY;
   snprintf(error.message, sizeof(error.message), "out of memory for a list of blocks");
-  bool ok = take_copies(stage, call, reads, writes, earlier, &error);
-  if (ok && stage->in)
-    stage->input = (colli_gpu_piece){(void *)call->sendbuf, stage->in->memory, reads};
-  if (ok && stage->out && has_blocks(comm, call)) {
-    ok = list_blocks(comm, call, stage);
-  } else if (ok && stage->out) {
-    stage->whole = (colli_gpu_piece){call->recvbuf, stage->out->memory, writes};
-    stage->result = &stage->whole;
-    stage->nresult = 1;
-    if (may_be_short(call))
-      stage->rest = stage->whole;
-  }
-  if (ok)
+  if (take_copies(stage, &it, call, earlier, &error) && list_copies(comm, call, &it, stage))
     return COLL_OK;
   colli_gpu_stage_free(stage);
   snprintf(error.operation, sizeof(error.operation), "%s", call->name);
@@ -158,4 +196,18 @@ void colli_gpu_stage_use(const colli_gpu_stage *stage, colli_call *call) {
     call->sendbuf = stage->in->memory;
   if (stage->out)
     call->recvbuf = stage->out->memory;
+  if (is_strided(call))
+    call->stride = 0;
+}
+
+void colli_gpu_stage_pack(const colli_gpu_stage *stage) {
+  const colli_gpu_piece *it = &stage->packed;
+  for (size_t i = 0; it->bytes > 0 && i <= it->more; i++)
+    memcpy((char *)it->host + i * it->bytes, (char *)it->device + i * it->stride, it->bytes);
+}
+
+void colli_gpu_stage_unpack(const colli_gpu_stage *stage) {
+  const colli_gpu_piece *it = &stage->unpacked;
+  for (size_t i = 0; it->bytes > 0 && i <= it->more; i++)
+    memcpy((char *)it->device + i * it->stride, (char *)it->host + i * it->bytes, it->bytes);
 }

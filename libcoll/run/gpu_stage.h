@@ -1,4 +1,8 @@
-/* gpu_stage.h: the copies in pinned host memory on which a call on GPU memory runs. */
+/*
+ * gpu_stage.h: the copies in pinned host memory on which a call on GPU memory runs. In them blocks
+ * follow each other. So a part of a call that takes a piece of each block (stream/staged_parts.h)
+ * also runs on copies where its blocks are in host memory: the host copies these itself.
+ */
 #ifndef COLLI_RUN_GPU_STAGE_H
 #define COLLI_RUN_GPU_STAGE_H
 
@@ -15,6 +19,8 @@ typedef struct colli_gpu_stage {
   colli_gpu_piece *result; /* the pieces of the result */
   size_t nresult;
   colli_gpu_piece whole; /* that piece, if it is one */
+  colli_gpu_piece packed,
+      unpacked; /* what the host copies; their `device` is the caller's buffer */
 } colli_gpu_stage;
 
 /* Finds out where a call's buffers are; whether one is in GPU memory. */
@@ -39,5 +45,9 @@ coll_status colli_gpu_fail_comm(coll_comm *comm, const char *name, const coll_er
 
 /* Makes a call use the copies instead of its buffers. */
 void colli_gpu_stage_use(const colli_gpu_stage *stage, colli_call *call);
+
+/* Copies what the host copies: the input when the call begins, the result when it has ended. */
+void colli_gpu_stage_pack(const colli_gpu_stage *stage);
+void colli_gpu_stage_unpack(const colli_gpu_stage *stage);
 
 #endif

@@ -58,16 +58,14 @@ static coll_status fill_staged(enqueued *it, coll_error *error) {
   return status;
 }
 
-/* Makes copies for the calls of a batch, in the memory of an earlier one unless that is NULL. */
-static coll_status stage(stream_batch *batch, const stream_batch *earlier) {
+/* Makes copies for the calls of a batch. */
+static coll_status stage(stream_batch *batch) {
   coll_status status = COLL_OK;
   for (int i = 0; i < batch->count && status == COLL_OK; i++) {
     colli_call *call = batch->calls[i].request->kept;
     colli_gpu_places places;
     colli_gpu_find(batch->comm, call, &places);
-    status =
-        colli_gpu_stage_make(batch->comm, call, &places, earlier ? &earlier->calls[i].stage : NULL,
-                             &batch->calls[i].stage);
+    status = colli_gpu_stage_make(batch->comm, call, &places, NULL, &batch->calls[i].stage);
     if (status == COLL_OK)
       colli_gpu_stage_use(&batch->calls[i].stage, call);
   }
@@ -97,7 +95,6 @@ static coll_status prepare_direct(stream_batch *batch, const colli_direct_shape 
 static coll_status prepare(const enqueued *it, size_t i, const colli_direct_shape *shape,
                            void *stream) {
   stream_batch *batch = it->batches[i];
-  const stream_batch *earlier = i < COLLI_STAGED_DEPTH ? NULL : it->batches[i - COLLI_STAGED_DEPTH];
   coll_comm *comm = batch->comm;
   const char *name = batch->calls[0].request->kept->name;
   coll_error error = COLL_ERROR_INIT;
@@ -110,7 +107,7 @@ static coll_status prepare(const enqueued *it, size_t i, const colli_direct_shap
   batch->passage.arg = batch;
   if (batch->in_gpu)
     return prepare_direct(batch, shape);
-  coll_status status = stage(batch, earlier);
+  coll_status status = it->count > 1 ? COLL_OK : stage(batch); /* parts have copies */
   if (status != COLL_OK)
     return status;
   colli_call_pause(comm); /* the driver may wait for kernels that wait for other ranks */
@@ -170,21 +167,16 @@ static coll_status submit(coll_comm *comm, enqueued *it, coll_error *error) {
   return status;
 }
 
-/* A batch of calls of persistent requests, which it takes over; NULL if out of memory. */
-static stream_batch *make_batch(coll_comm *comm, coll_request **requests, int count, bool in_gpu) {
+/* A batch for calls whose requests the caller sets; NULL if out of memory. */
+static stream_batch *make_batch(coll_comm *comm, const char *name, int count, bool in_gpu) {
   stream_batch *batch = calloc(1, sizeof(*batch) + (size_t)count * sizeof(*batch->calls));
   if (!batch) {
-    (void)colli_comm_refuse(comm, COLL_ERR_NO_MEMORY, requests[0]->kept->name,
-                            "out of memory for %d calls", count);
-    for (int i = 0; i < count; i++)
-      colli_request_put(requests[i]);
+    (void)colli_comm_refuse(comm, COLL_ERR_NO_MEMORY, name, "out of memory for %d calls", count);
     return NULL;
   }
   batch->comm = comm;
   batch->in_gpu = in_gpu;
   batch->count = count;
-  for (int i = 0; i < count; i++)
-    batch->calls[i].request = requests[i];
   return batch;
 }
 
@@ -217,25 +209,46 @@ static coll_status enqueue(coll_comm *comm, enqueued *it, const char *name,
 coll_status colli_enqueue_calls(coll_comm *comm, coll_request **requests, int count,
                                 const colli_direct_shape *shape, void *stream) {
   const char *name = requests[0]->kept->name;
-  stream_batch *batch = make_batch(comm, requests, count, shape != NULL);
+  stream_batch *batch = make_batch(comm, name, count, shape != NULL);
   enqueued it = {&batch, 1, 0};
+  for (int i = 0; i < count; i++)
+    if (batch)
+      batch->calls[i].request = requests[i];
+    else
+      colli_request_put(requests[i]);
   return batch ? enqueue(comm, &it, name, shape, stream) : COLL_ERR_NO_MEMORY;
+}
+
+/* Makes the batch of a part, with copies: in the memory of an earlier one if there is one. A part
+ * cannot be checked before it uses them, because its blocks have gaps. */
+static coll_status make_part(coll_comm *comm, const colli_call *call,
+                             const colli_gpu_places *places, const enqueued *it, size_t i) {
+  colli_call part = colli_staged_part(comm, call, i);
+  const stream_batch *earlier = i < COLLI_STAGED_DEPTH ? NULL : it->batches[i - COLLI_STAGED_DEPTH];
+  stream_batch *batch = make_batch(comm, call->name, 1, false);
+  it->batches[i] = batch;
+  if (!batch)
+    return COLL_ERR_NO_MEMORY;
+  colli_batch_call *its = &batch->calls[0];
+  const coll_status status = colli_gpu_stage_make(
+      comm, &part, places, earlier ? &earlier->calls[0].stage : NULL, &its->stage);
+  if (status != COLL_OK)
+    return status;
+  colli_gpu_stage_use(&its->stage, &part);
+  return colli_call_keep(comm, &part, &its->request);
 }
 
 /* Makes a batch for each part of a staged call; on failure there is nothing to free. */
 static coll_status make_parts(coll_comm *comm, const colli_call *call, enqueued *it) {
   coll_status status = COLL_OK;
+  colli_gpu_places places;
   it->batches = calloc(it->count, sizeof(*it->batches));
   if (!it->batches)
     return colli_comm_refuse(comm, COLL_ERR_NO_MEMORY, call->name, "out of memory for %zu parts",
                              it->count);
-  for (size_t i = 0; i < it->count && status == COLL_OK; i++) {
-    const colli_call part = colli_staged_part(comm, call, i);
-    coll_request *request;
-    status = colli_call_keep(comm, &part, &request);
-    if (status == COLL_OK && !(it->batches[i] = make_batch(comm, &request, 1, false)))
-      status = COLL_ERR_NO_MEMORY;
-  }
+  colli_gpu_find(comm, call, &places);
+  for (size_t i = 0; i < it->count && status == COLL_OK; i++)
+    status = make_part(comm, call, &places, it, i);
   if (status == COLL_OK)
     return COLL_OK;
   for (size_t i = 0; i < it->count && it->batches[i]; i++)

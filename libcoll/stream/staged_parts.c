@@ -4,6 +4,8 @@
 #include "libcoll/base/names.h"
 #include "libcoll/comm/comm.h"
 
+#define BLOCK_BYTES_MIN 4096 /* shorter messages cost more than overlap gains */
+
 /* The inputs of the parts that are under way together are as long as the shortest slot of a rank.
  * Longer parts would overlap less; shorter ones would mostly wait for the host. */
 size_t colli_staged_part_bytes(const coll_comm *comm) {
@@ -14,9 +16,23 @@ size_t colli_staged_part_bytes(const coll_comm *comm) {
   return least / COLLI_STAGED_DEPTH;
 }
 
-/* Elements of a part. */
+/* Whether a buffer of some rank consists of equal blocks, one for each rank. */
+static bool has_blocks(const colli_call *call) {
+  return !call->varying && (call->coll == COLLI_ALLGATHER || call->coll == COLLI_REDUCE_SCATTER ||
+                            call->coll == COLLI_GATHER || call->coll == COLLI_SCATTER ||
+                            call->coll == COLLI_ALLTOALL);
+}
+
+/* Elements of a part; of each block, if there are blocks: all together are as long as a part of
+ * another call, unless so many ranks would send short messages. */
 static size_t elements(const coll_comm *comm, const colli_call *call) {
-  const size_t fit = comm->streams->part_bytes / colli_type_bytes(call->type);
+  size_t bytes = comm->streams->part_bytes;
+  if (has_blocks(call)) {
+    const size_t least = bytes < BLOCK_BYTES_MIN ? bytes : BLOCK_BYTES_MIN;
+    bytes /= (size_t)comm->nranks;
+    bytes = bytes > least ? bytes : least;
+  }
+  const size_t fit = bytes / colli_type_bytes(call->type);
   return fit > 0 ? fit : 1;
 }
 
@@ -36,7 +52,7 @@ static bool checks_finite(const coll_comm *comm, const colli_call *call) {
 }
 
 size_t colli_staged_parts(const coll_comm *comm, const colli_call *call) {
-  if (!is_elementwise(call->coll))
+  if (!is_elementwise(call->coll) && !has_blocks(call))
     return 1;
   const size_t most = elements(comm, call);
   if (call->count / most < 2 || checks_finite(comm, call))
@@ -51,5 +67,7 @@ colli_call colli_staged_part(const coll_comm *comm, const colli_call *call, size
   part.count = left < most ? left : most;
   part.sendbuf = call->sendbuf ? (const char *)call->sendbuf + at : NULL;
   part.recvbuf = call->recvbuf ? (char *)call->recvbuf + at : NULL;
+  if (has_blocks(call))
+    part.stride = call->count;
   return part;
 }

@@ -59,7 +59,8 @@ void colli_batch_append(stream_batch *batch) {
 void colli_batch_free(stream_batch *batch) {
   for (int i = 0; i < batch->count; i++) {
     colli_gpu_stage_free(&batch->calls[i].stage);
-    colli_request_put(batch->calls[i].request);
+    if (batch->calls[i].request)
+      colli_request_put(batch->calls[i].request);
   }
   if (batch->in_gpu)
     colli_direct_call_free(&batch->direct);
@@ -121,6 +122,7 @@ static void start(stream_batch *batch) {
     comm->streams->unstarted--;
   while (batch->started < batch->count) {
     coll_request *request = batch->calls[batch->started].request;
+    colli_gpu_stage_pack(&batch->calls[batch->started].stage);
     const coll_status status = batch->in_gpu ? colli_call_meet(comm, request, place)
                                              : colli_call_start_again(comm, request);
     if (status != COLL_OK) {
@@ -178,7 +180,9 @@ static void answer(stream_batch *batch) {
   for (int i = 0; i < batch->started; i++) {
     coll_request *request = batch->calls[i].request; /* persistent: it remains */
     const coll_status status = colli_request_complete(&request);
-    if (status != COLL_OK)
+    if (status == COLL_OK)
+      colli_gpu_stage_unpack(&batch->calls[i].stage);
+    else
       note_status(batch->comm, status);
   }
   pass(batch);
