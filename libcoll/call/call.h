@@ -52,11 +52,16 @@ typedef struct colli_call {
         uint64_t signals; /* wait_signal: how many */
       };
     };
-    /* A part of a call with equal blocks (stream/staged_parts.h): elements from one block to the
-     * next where a buffer has several. 0: they follow each other. */
-    size_t stride;
+    /* A part of a plain call (stream/staged_parts.h): the count of the whole call, so many elements
+     * are from one block of the caller's buffers to the next. 0: not a part. */
+    size_t whole;
   };
 } colli_call;
+
+/* Whether a call is a part of another one. */
+static inline bool colli_call_is_part(const colli_call *call) {
+  return call->coll != COLLI_SENDRECV && !call->varying && call->whole > 0;
+}
 
 /* The key of a call's plan; `turn` is the root of this all-reduce, for algorithms that take turns.
  * v-forms have another count. */

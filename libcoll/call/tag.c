@@ -60,11 +60,14 @@ static void write_op(colli_coll coll, const coll_tag *tag, char *text, size_t by
     snprintf(text, bytes, ", operation 0x%06x", number);
 }
 
-/* "count 8, ", or for a v-form whose counts all ranks know "counts with checksum 1f, ". */
+/* "count 8, ", or for a v-form whose counts all ranks know "counts with checksum 1f, ", or for a
+ * part of a call "count 8 of a longer call with checksum 4001f, ". */
 static void write_count(const coll_tag *tag, char *text, size_t bytes) {
-  unsigned long long count = colli_tag_count(tag);
+  unsigned long long count = colli_tag_count(tag), part = colli_tag_part(tag);
   *text = 0;
-  if (!colli_tag_get(tag, COLLI_TAG_VARYING))
+  if (part)
+    snprintf(text, bytes, "count %llu of a longer call with checksum %llx, ", count, part);
+  else if (!colli_tag_get(tag, COLLI_TAG_VARYING))
     snprintf(text, bytes, "count %llu, ", count);
   else if (count)
     snprintf(text, bytes, "counts with checksum %llx, ", count);
@@ -76,7 +79,7 @@ const char *colli_tag_text(const coll_tag *tag, char text[COLLI_TAG_TEXT]) {
   unsigned op = (unsigned)colli_tag_get(tag, COLLI_TAG_OP);
   const char *name = coll < COLLI_COLL_COUNT ? colli_coll_name(coll) : "unknown";
   const char *maker = maker_name(coll, op);
-  char type_text[32], op_text[32], root_text[32] = "", count_text[40];
+  char type_text[32], op_text[32], root_text[32] = "", count_text[64];
   write_type(tag, type_text, sizeof(type_text));
   write_op(coll, tag, op_text, sizeof(op_text));
   write_count(tag, count_text, sizeof(count_text));

@@ -62,7 +62,7 @@ static inline bool p2p_tag_read(const coll_tag *tag, colli_p2p_header *head) {
   head->kind = (int)colli_tag_get(tag, COLLI_TAG_P2P_KIND);
   head->tag = (int)colli_tag_get(tag, COLLI_TAG_P2P_TAG);
   head->type = colli_tag_type(tag);
-  head->word = colli_tag_count(tag);
+  head->word = colli_tag_get(tag, colli_tag_count_field(tag));
   head->number = (uint32_t)colli_tag_get(tag, COLLI_TAG_P2P_NUMBER);
   return colli_tag_get(tag, COLLI_TAG_COLL) == COLLI_SENDRECV &&
          !colli_tag_get(tag, COLLI_TAG_VARYING) && !colli_tag_get(tag, COLLI_TAG_COMM_NUMBER) &&

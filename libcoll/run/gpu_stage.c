@@ -41,20 +41,15 @@ static void find_extents(const coll_comm *comm, const colli_call *call, size_t *
   *writes *= elem;
 }
 
-/* Whether a call takes a piece of each block. */
-static bool is_strided(const colli_call *call) {
-  return call->coll != COLLI_SENDRECV && !call->varying && call->stride > 0;
-}
-
 /* The blocks in a buffer of which a call uses `bytes` bytes. */
 static colli_gpu_piece find_blocks(const colli_call *call, const void *buffer, size_t bytes) {
   colli_gpu_piece it = {.device = (void *)buffer, .bytes = bytes};
-  if (!is_strided(call) || bytes == 0)
+  if (!colli_call_is_part(call) || bytes == 0)
     return it;
   const size_t elem = colli_type_bytes(call->type);
   it.bytes = call->count * elem;
   it.more = bytes / it.bytes - 1;
-  it.stride = call->stride * elem;
+  it.stride = call->whole * elem;
   return it;
 }
 
@@ -196,8 +191,6 @@ void colli_gpu_stage_use(const colli_gpu_stage *stage, colli_call *call) {
     call->sendbuf = stage->in->memory;
   if (stage->out)
     call->recvbuf = stage->out->memory;
-  if (is_strided(call))
-    call->stride = 0;
 }
 
 void colli_gpu_stage_pack(const colli_gpu_stage *stage) {

@@ -55,6 +55,10 @@ static coll_status start_collective(coll_comm *comm, const colli_call *call, col
   const char *missing = colli_call_prepare(&comm->calls, call, plan, op);
   if (__builtin_expect(missing != NULL, 0))
     return colli_comm_refuse(comm, COLL_ERR_NO_MEMORY, call->name, "out of memory for %s", missing);
+  if (__builtin_expect(colli_call_is_part(call), 0)) {
+    colli_tag_put_part(&op->tag, call->whole);
+    op->plan = 0; /* it no longer has the plan's tag */
+  }
   if (ran > 0)
     colli_fastpath_resume(&comm->exec, plan->fastpath, ran, op);
   else

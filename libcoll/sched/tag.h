@@ -2,7 +2,10 @@
  * tag.h: the bits of the tag in front of every message (coll_tag, three words of 64 bits):
  *
  *   word  bits      of a collective                      of point-to-point and one-sided messages
- *   0     0 .. 47   count, or a checksum of counts       elements, or an offset in bytes
+ *   0     0 .. 47   count, or a checksum of counts; of   elements, or an offset in bytes
+ *                   a part of a call in bits 0 .. 28,
+ *                   then a checksum of the whole count
+ *                   and 1
  *         48 .. 63  size of a type of the caller's own   the same
  *                   (64 KiB or more: count in 0 .. 31,
  *                   size in 32 .. 63)
@@ -145,9 +148,35 @@ static inline colli_tag_field colli_tag_count_field(const coll_tag *tag) {
   return __builtin_expect(is_long, 0) ? COLLI_TAG_LONG_COUNT : COLLI_TAG_COUNT;
 }
 
+/* Parts of longer calls have a checksum of the whole count beside their own, which is short: ranks
+ * may not take parts of different calls for the same. */
+#define COLLI_TAG_PART_BITS 18
+
+/* The bits of a count's field that a part's own count has. */
+static inline unsigned colli_tag_part_bits(const coll_tag *tag) {
+  return colli_tag_count_field(tag).bits - COLLI_TAG_PART_BITS - 1u;
+}
+
+/* Makes a tag that of a part of a call with `whole` elements. */
+static inline void colli_tag_put_part(coll_tag *tag, uint64_t whole) {
+  const uint64_t sum = whole * 0x9e3779b97f4a7c15ull >> (64 - COLLI_TAG_PART_BITS);
+  colli_tag_put(tag, colli_tag_count_field(tag),
+                (1ull << COLLI_TAG_PART_BITS | sum) << colli_tag_part_bits(tag));
+}
+
+/* The checksum of the whole count, with a 1 in front; 0: the tag is not that of a part. */
+static inline uint64_t colli_tag_part(const coll_tag *tag) {
+  const uint64_t part = colli_tag_get(tag, colli_tag_count_field(tag)) >> colli_tag_part_bits(tag);
+  const bool varying = colli_tag_get(tag, COLLI_TAG_VARYING);
+  return !varying && part >> COLLI_TAG_PART_BITS ? part : 0;
+}
+
 /* The count of a tag. */
 static inline uint64_t colli_tag_count(const coll_tag *tag) {
-  return colli_tag_get(tag, colli_tag_count_field(tag));
+  const uint64_t count = colli_tag_get(tag, colli_tag_count_field(tag));
+  return __builtin_expect(colli_tag_part(tag) != 0, 0)
+             ? count & ((1ull << colli_tag_part_bits(tag)) - 1)
+             : count;
 }
 
 /* The type of a tag; a damaged one may be none. */

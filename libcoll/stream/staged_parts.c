@@ -67,7 +67,6 @@ colli_call colli_staged_part(const coll_comm *comm, const colli_call *call, size
   part.count = left < most ? left : most;
   part.sendbuf = call->sendbuf ? (const char *)call->sendbuf + at : NULL;
   part.recvbuf = call->recvbuf ? (char *)call->recvbuf + at : NULL;
-  if (has_blocks(call))
-    part.stride = call->count;
+  part.whole = call->count;
   return part;
 }

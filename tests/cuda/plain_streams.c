@@ -119,6 +119,10 @@ int main(void) {
   device_use(0);
   for (int i = 0; device_mode(i); i++) {
     scene s = {.meets = i == MODE_MEET};
+    if (i == MODE_STAGED) /* so that calls have several parts */
+      setenv("COLL_GPU_SLOT_BYTES", "16384", 1);
+    else
+      unsetenv("COLL_GPU_SLOT_BYTES");
     if (run_threads(RANKS, NULL, work, NULL) != 0 ||
         run_threads(RANKS, NULL, abort_streams, &s) != 0) {
       fprintf(stderr, "in mode %d\n", i);

@@ -199,6 +199,12 @@ static int run_call(coll_comm *comm, shape it, place at) {
 
 /* ---- borders --------------------------------------------------------------------------------- */
 
+/* Whether a call with blocks of so many elements has as many parts as it should. */
+static bool has_parts(const coll_comm *comm, size_t count, size_t parts) {
+  const colli_call it = {.coll = COLLI_ALLGATHER, .type = COLL_INT32, .count = count};
+  return colli_staged_parts(comm, &it) == parts;
+}
+
 /* Calls of one length after the other, around the borders of parts. Ranks differ in where their
  * buffers are, and in whether the call is in a graph. */
 static int run_borders(coll_comm *comm, int rank, int nranks, void *arg) {
@@ -218,6 +224,8 @@ static int run_borders(coll_comm *comm, int rank, int nranks, void *arg) {
         if (k++ % stride == 0)
           RANK_CHECK(run_call(comm, it, at) == 0);
       }
+  RANK_CHECK(has_parts(comm, 2 * part - 1, 1) && has_parts(comm, 2 * part, 2));
+  RANK_CHECK(has_parts(comm, 2 * part + 1, 3) && has_parts(comm, PARTS * part - 1, PARTS));
   return 0;
 }
 
@@ -260,6 +268,33 @@ Test(parts_blocks, parts_are_those_of_the_shortest_slot) {
   coll_id *id = shared_memory(sizeof(*id));
   device_load();
   cr_assert_eq(run_processes(3, NULL, run_unequal, id, 100, NULL), 0);
+}
+
+/* ---- ranks that do not agree ----------------------------------------------------------------- */
+
+/* One rank's call is a part longer, so that the others' parts are also the first of its own. */
+static int run_mismatch(coll_comm *comm, int rank, int nranks, void *arg) {
+  const bool blocks = *(const bool *)arg;
+  const size_t part = blocks ? part_of(nranks) : part_of(1), count = (size_t)(rank ? 2 : 3) * part;
+  device_use(device_of_rank(rank));
+  colli_cu_stream s = device_stream();
+  int32_t *in = device_vector(count, 1), *out = device_vector(count * (size_t)nranks, 0);
+  if (blocks)
+    RANK_OK(coll_allgather_on_stream(in, out, count, COLL_INT32, comm, s));
+  else
+    RANK_OK(coll_allreduce_on_stream(in, out, count, COLL_INT32, COLL_SUM, comm, s));
+  device_await(s);
+  RANK_CHECK(device_refused(comm, coll_comm_async_error(comm), COLL_ERR_MISMATCH, "checksum"));
+  device_memory.give(in);
+  device_memory.give(out);
+  return 0;
+}
+
+Test(parts_blocks, different_counts_are_found) {
+  set_slots(SLOT_BYTES);
+  device_use(0);
+  for (int blocks = 0; blocks < 2; blocks++)
+    cr_assert_eq(run_threads(3, NULL, run_mismatch, &(bool){blocks}), 0);
 }
 
 /* ---- copies on the host ---------------------------------------------------------------------- */

@@ -90,6 +90,34 @@ Test(tag, sizes_and_counts_of_long_elements_are_told_apart) {
   cr_assert_eq(coll_type_bytes((coll_type)colli_tag_type(&tag)), 0);
 }
 
+/* Elements of a part are bounded by the longest slot of a GPU: libcoll/stream/staged_parts.h. */
+Test(tag, parts_of_different_calls_are_told_apart) {
+  const int types[] = {COLL_INT8, COLL_INT64, COLL_TYPE_USER(70001), COLL_TYPE_USER(1 << 28)};
+  for (size_t i = 0; i < sizeof(types) / sizeof(*types); i++) {
+    const size_t most = ((size_t)1 << 28) / coll_type_bytes((coll_type)types[i]);
+    const size_t counts[] = {1, most};
+    for (int c = 0; c < 2; c++) {
+      const coll_tag call = colli_tag_make(COLLI_SCAN, false, counts[c], types[i], 0, 0, 9, 1, 2);
+      coll_tag last = call;
+      for (size_t parts = 2; parts < 100; parts++) {
+        coll_tag part = call;
+        colli_tag_put_part(&part, parts * counts[c]);
+        cr_assert_eq(colli_tag_count(&part), counts[c]);
+        cr_assert_eq(colli_tag_type(&part), types[i]);
+        cr_assert(colli_tag_part(&part) && !colli_tag_part(&call));
+        cr_assert_not(colli_tag_same_call(&part, &call));
+        cr_assert_not(colli_tag_same_call(&part, &last));
+        last = part;
+      }
+    }
+  }
+  char text[COLLI_TAG_TEXT];
+  coll_tag tag = colli_tag_make(COLLI_BROADCAST, false, 77, COLL_INT8, 0, 1, 9, 1, 2);
+  colli_tag_put_part(&tag, 1000);
+  cr_assert_str_eq(colli_tag_text(&tag, text),
+                   "broadcast(count 77 of a longer call with checksum 422cd, int8, root 1)");
+}
+
 Test(tag, what_ranks_choose_is_no_part_of_a_call) {
   coll_tag a = colli_tag_make(COLLI_SCAN, false, 9, COLL_INT8, COLL_SUM, 0, 5, 1, 2);
   coll_tag b = colli_tag_make(COLLI_SCAN, false, 9, COLL_INT8, COLL_SUM, 0, 5, 3, 4);
