@@ -66,6 +66,23 @@ typedef struct colli_cu_allocation_prop {
   uint8_t reserved[4];
 } colli_cu_allocation_prop;
 
+/* Rows to be copied, from one kind of memory to another. */
+typedef struct colli_cu_memcpy_2d {
+  size_t from_x, from_y; /* 0: where the rows begin in that memory */
+  int from_type;         /* COLLI_CU_MEMORYTYPE_HOST or ..._DEVICE */
+  const void *from_host;
+  colli_cu_deviceptr from_device;
+  void *from_array;  /* NULL */
+  size_t from_pitch; /* bytes from one row to the next */
+  size_t to_x, to_y;
+  int to_type;
+  void *to_host;
+  colli_cu_deviceptr to_device;
+  void *to_array;
+  size_t to_pitch;
+  size_t row_bytes, rows;
+} colli_cu_memcpy_2d;
+
 /* Who may do what with a mapping. */
 typedef struct colli_cu_access {
   colli_cu_location location;
@@ -149,6 +166,7 @@ typedef struct colli_cu_launch_config {
   X(CU_GET_PROC_ADDRESS_SUCCESS, 0)                                                                \
   X(CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND, 1)                                                       \
   X(CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT, 2)                                                 \
+  X(CU_DEVICE_ATTRIBUTE_MAX_PITCH, 11)                                                             \
   X(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 16)                                                  \
   X(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 75)                                              \
   X(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 76)                                              \

@@ -68,6 +68,8 @@
     (void *to, colli_cu_deviceptr from, size_t bytes, colli_cu_stream stream))                     \
   X(memcpy_dtod_async, cuMemcpyDtoDAsync, _v2, 3020,                                               \
     (colli_cu_deviceptr to, colli_cu_deviceptr from, size_t bytes, colli_cu_stream stream))        \
+  X(memcpy_2d_async, cuMemcpy2DAsync, _v2, 3020,                                                   \
+    (const colli_cu_memcpy_2d *rows, colli_cu_stream stream))                                      \
   X(memset_d32_async, cuMemsetD32Async, , 3020,                                                    \
     (colli_cu_deviceptr at, unsigned value, size_t count, colli_cu_stream stream))
 

@@ -267,32 +267,71 @@ static coll_status await(colli_gpu *gpu, int device, colli_cu_stream stream, uin
   return colli_cuda_fail(&gpu->cuda, error, "cuStreamQuery", device, result);
 }
 
-/* Puts the copies of a piece's blocks into the stream. */
-static colli_cu_result put_copy(const colli_cuda *cuda, colli_cu_stream stream,
-                                colli_gpu_direction direction, const colli_gpu_piece *piece) {
+/* Puts a copy of one block into the stream. */
+static colli_cu_result put_block(const colli_cuda *cuda, colli_cu_stream stream,
+                                 colli_gpu_direction direction, const colli_gpu_piece *piece,
+                                 size_t i) {
+  const colli_cu_deviceptr at = (colli_cu_deviceptr)piece->device + i * piece->stride;
+  void *host = (char *)piece->host + i * piece->bytes;
+  return direction == COLLI_GPU_TO_DEVICE ? cuda->memcpy_htod_async(at, host, piece->bytes, stream)
+                                          : cuda->memcpy_dtoh_async(host, at, piece->bytes, stream);
+}
+
+/* Puts one copy of all blocks into the stream. */
+static colli_cu_result put_blocks(const colli_cuda *cuda, colli_cu_stream stream,
+                                  colli_gpu_direction direction, const colli_gpu_piece *piece) {
+  const bool out = direction == COLLI_GPU_TO_DEVICE;
+  const colli_cu_deviceptr at = (colli_cu_deviceptr)piece->device;
+  return cuda->memcpy_2d_async(
+      &(colli_cu_memcpy_2d){
+          .from_type = out ? COLLI_CU_MEMORYTYPE_HOST : COLLI_CU_MEMORYTYPE_DEVICE,
+          .from_host = out ? piece->host : NULL,
+          .from_device = out ? 0 : at,
+          .from_pitch = out ? piece->bytes : piece->stride,
+          .to_type = out ? COLLI_CU_MEMORYTYPE_DEVICE : COLLI_CU_MEMORYTYPE_HOST,
+          .to_host = out ? NULL : piece->host,
+          .to_device = out ? at : 0,
+          .to_pitch = out ? piece->stride : piece->bytes,
+          .row_bytes = piece->bytes,
+          .rows = piece->more + 1,
+      },
+      stream);
+}
+
+/* Whether the device copies all blocks at once: they may be too far apart for that. */
+static bool copies_at_once(const colli_cuda *cuda, int device, const colli_gpu_piece *piece) {
+  int most = 0;
+  return piece->more > 0 &&
+         cuda->device_get_attribute(&most, COLLI_CU_DEVICE_ATTRIBUTE_MAX_PITCH, device) ==
+             COLLI_CUDA_SUCCESS &&
+         piece->stride <= (size_t)most;
+}
+
+/* Puts the copy of a piece into the stream; *function: what the driver was asked for. */
+static colli_cu_result put_copy(const colli_cuda *cuda, int device, colli_cu_stream stream,
+                                colli_gpu_direction direction, const colli_gpu_piece *piece,
+                                const char **function) {
   colli_cu_result result = COLLI_CUDA_SUCCESS;
-  for (size_t i = 0; i <= piece->more && result == COLLI_CUDA_SUCCESS; i++) {
-    const colli_cu_deviceptr at = (colli_cu_deviceptr)piece->device + i * piece->stride;
-    void *host = (char *)piece->host + i * piece->bytes;
-    result = direction == COLLI_GPU_TO_DEVICE
-                 ? cuda->memcpy_htod_async(at, host, piece->bytes, stream)
-                 : cuda->memcpy_dtoh_async(host, at, piece->bytes, stream);
+  if (copies_at_once(cuda, device, piece)) {
+    *function = "cuMemcpy2DAsync";
+    return put_blocks(cuda, stream, direction, piece);
   }
+  *function = direction == COLLI_GPU_TO_DEVICE ? "cuMemcpyHtoDAsync" : "cuMemcpyDtoHAsync";
+  for (size_t i = 0; i <= piece->more && result == COLLI_CUDA_SUCCESS; i++)
+    result = put_block(cuda, stream, direction, piece, i);
   return result;
 }
 
 coll_status colli_gpu_put_copies(const colli_cuda *cuda, int device, colli_cu_stream stream,
                                  colli_gpu_direction direction, const colli_gpu_piece *pieces,
                                  size_t count, coll_error *error) {
-  const bool out = direction == COLLI_GPU_TO_DEVICE;
   colli_cu_result result = COLLI_CUDA_SUCCESS;
+  const char *function = NULL;
   for (size_t i = 0; i < count && result == COLLI_CUDA_SUCCESS; i++)
     if (pieces[i].bytes > 0)
-      result = put_copy(cuda, stream, direction, &pieces[i]);
-  if (result == COLLI_CUDA_SUCCESS)
-    return COLL_OK;
-  return colli_cuda_fail(cuda, error, out ? "cuMemcpyHtoDAsync" : "cuMemcpyDtoHAsync", device,
-                         result);
+      result = put_copy(cuda, device, stream, direction, &pieces[i], &function);
+  return result == COLLI_CUDA_SUCCESS ? COLL_OK
+                                      : colli_cuda_fail(cuda, error, function, device, result);
 }
 
 coll_status colli_gpu_copy(colli_gpu *gpu, int device, colli_gpu_direction direction,

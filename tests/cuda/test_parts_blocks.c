@@ -244,6 +244,15 @@ Test(parts_blocks, borders) {
     cr_assert_eq(run_threads(nranks, NULL, run_borders, &stride), 0, "%d ranks", nranks);
 }
 
+/* Blocks that are too far apart for one copy: the device says so. */
+Test(parts_blocks, borders_far_apart) {
+  unsigned stride = (unsigned)extent(31, 7, 121);
+  set_slots(SLOT_BYTES);
+  setenv("GPU_PITCH", "30000", 1);
+  device_use(0);
+  cr_assert_eq(run_threads(3, NULL, run_borders, &stride), 0);
+}
+
 /* So many ranks that their blocks would be too short. */
 Test(parts_blocks, many_ranks) {
   unsigned stride = (unsigned)extent(61, 13, 199);

@@ -44,6 +44,7 @@ SAME_SIZE(colli_cu_ipc_handle, CUipcMemHandle)
 SAME_SIZE(colli_cu_location, CUmemLocation)
 SAME_SIZE(colli_cu_allocation_prop, CUmemAllocationProp)
 SAME_SIZE(colli_cu_access, CUmemAccessDesc)
+SAME_SIZE(colli_cu_memcpy_2d, CUDA_MEMCPY2D)
 SAME_SIZE(colli_cu_mem_op, CUstreamBatchMemOpParams)
 SAME_SIZE(colli_cu_launch_attribute, CUlaunchAttribute)
 SAME_SIZE(colli_cu_launch_config, CUlaunchConfig)
@@ -62,6 +63,22 @@ SAME_PLACE(colli_cu_allocation_prop, gpu_direct_rdma_capable, CUmemAllocationPro
 SAME_PLACE(colli_cu_allocation_prop, usage, CUmemAllocationProp, allocFlags.usage)
 SAME_PLACE(colli_cu_access, location, CUmemAccessDesc, location)
 SAME_PLACE(colli_cu_access, flags, CUmemAccessDesc, flags)
+SAME_PLACE(colli_cu_memcpy_2d, from_x, CUDA_MEMCPY2D, srcXInBytes)
+SAME_PLACE(colli_cu_memcpy_2d, from_y, CUDA_MEMCPY2D, srcY)
+SAME_PLACE(colli_cu_memcpy_2d, from_type, CUDA_MEMCPY2D, srcMemoryType)
+SAME_PLACE(colli_cu_memcpy_2d, from_host, CUDA_MEMCPY2D, srcHost)
+SAME_PLACE(colli_cu_memcpy_2d, from_device, CUDA_MEMCPY2D, srcDevice)
+SAME_PLACE(colli_cu_memcpy_2d, from_array, CUDA_MEMCPY2D, srcArray)
+SAME_PLACE(colli_cu_memcpy_2d, from_pitch, CUDA_MEMCPY2D, srcPitch)
+SAME_PLACE(colli_cu_memcpy_2d, to_x, CUDA_MEMCPY2D, dstXInBytes)
+SAME_PLACE(colli_cu_memcpy_2d, to_y, CUDA_MEMCPY2D, dstY)
+SAME_PLACE(colli_cu_memcpy_2d, to_type, CUDA_MEMCPY2D, dstMemoryType)
+SAME_PLACE(colli_cu_memcpy_2d, to_host, CUDA_MEMCPY2D, dstHost)
+SAME_PLACE(colli_cu_memcpy_2d, to_device, CUDA_MEMCPY2D, dstDevice)
+SAME_PLACE(colli_cu_memcpy_2d, to_array, CUDA_MEMCPY2D, dstArray)
+SAME_PLACE(colli_cu_memcpy_2d, to_pitch, CUDA_MEMCPY2D, dstPitch)
+SAME_PLACE(colli_cu_memcpy_2d, row_bytes, CUDA_MEMCPY2D, WidthInBytes)
+SAME_PLACE(colli_cu_memcpy_2d, rows, CUDA_MEMCPY2D, Height)
 SAME_PLACE(colli_cu_mem_op, wait.address, CUstreamBatchMemOpParams, waitValue.address)
 SAME_PLACE(colli_cu_mem_op, wait.value, CUstreamBatchMemOpParams, waitValue.value64)
 SAME_PLACE(colli_cu_mem_op, wait.flags, CUstreamBatchMemOpParams, waitValue.flags)
@@ -111,6 +128,7 @@ SAME_PLACE(colli_cu_launch_config, attributes_count, CUlaunchConfig, numAttrs)
 #define colli_cu_ipc_handle         CUipcMemHandle
 #define colli_cu_allocation_prop    CUmemAllocationProp
 #define colli_cu_access             CUmemAccessDesc
+#define colli_cu_memcpy_2d          CUDA_MEMCPY2D
 #define colli_cu_mem_op             CUstreamBatchMemOpParams
 #define colli_cu_launch_config      CUlaunchConfig
 

@@ -166,6 +166,47 @@ Test(driver, copies_in_order) {
   cr_assert_eq(u.cuda.stream_query(s), COLLI_CUDA_ERROR_INVALID_HANDLE);
 }
 
+/* Rows of two words, from every third word. */
+Test(driver, copies_of_rows) {
+  use u;
+  use_start(&u);
+  colli_cu_stream s = use_stream(&u);
+  uint32_t *from = use_memory(&u, 12), *to = use_memory(&u, 12);
+  void *host;
+  OK(u.cuda.mem_host_alloc(&host, 32, 0));
+  for (uint32_t i = 0; i < 12; i++)
+    from[i] = i;
+  OK(u.cuda.memset_d32_async(use_address(to), 99, 12, s));
+  colli_cu_memcpy_2d rows = {.from_type = COLLI_CU_MEMORYTYPE_DEVICE,
+                             .from_device = use_address(from + 1),
+                             .from_pitch = 12,
+                             .to_type = COLLI_CU_MEMORYTYPE_HOST,
+                             .to_host = host,
+                             .to_pitch = 8,
+                             .row_bytes = 8,
+                             .rows = 4};
+  OK(u.cuda.memcpy_2d_async(&rows, s));
+  OK(u.cuda.stream_synchronize(s));
+  const uint32_t packed[] = {1, 2, 4, 5, 7, 8, 10, 11};
+  cr_assert_arr_eq(host, packed, sizeof(packed));
+  const colli_cu_memcpy_2d back = {.from_type = COLLI_CU_MEMORYTYPE_HOST,
+                                   .from_host = host,
+                                   .from_pitch = 8,
+                                   .to_type = COLLI_CU_MEMORYTYPE_DEVICE,
+                                   .to_device = use_address(to),
+                                   .to_pitch = 12,
+                                   .row_bytes = 8,
+                                   .rows = 4};
+  OK(u.cuda.memcpy_2d_async(&back, s));
+  OK(u.cuda.stream_synchronize(s));
+  const uint32_t apart[] = {1, 2, 99, 4, 5, 99, 7, 8, 99, 10, 11, 99};
+  cr_assert_arr_eq(to, apart, sizeof(apart));
+  rows.to_pitch = 7;
+  cr_assert_eq(u.cuda.memcpy_2d_async(&rows, s), COLLI_CUDA_ERROR_INVALID_VALUE);
+  rows.to_pitch = (size_t)INT32_MAX + 1;
+  cr_assert_eq(u.cuda.memcpy_2d_async(&rows, s), COLLI_CUDA_ERROR_INVALID_VALUE);
+}
+
 Test(driver, events) {
   use u;
   colli_cu_event before, after;

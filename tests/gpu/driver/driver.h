@@ -29,6 +29,7 @@
  *   GPU_HIDDEN=1  the program cannot access memory of devices (SIGSEGV). The driver and kernels
  *                 have the same pages at another place. Memory of the host is as without it
  *   GPU_NO_IPC=1  no handles of memory for other processes
+ *   GPU_PITCH     most bytes from a row to the next in copies of rows (2147483647)
  *   GPU_SASS_ERROR=n  modules of SASS are refused with this error, as by a driver that is older
  * than the compiler. Without it a module of SASS is checked, and runs as the PTX that it was made
  * from GPU_FAIL=n    the n-th call returns CUDA_ERROR_UNKNOWN; cuInit() is call 1; the texts of
@@ -249,6 +250,7 @@ typedef struct driver_settings {
   int arch; /* 70 for compute capability 7.0 */
   colli_cu_result sass_error;
   bool strict, split, hidden, no_ipc;
+  int pitch;
   gpu_model model;
   char peers[PEERS_TEXT];
 } driver_settings;

@@ -76,6 +76,8 @@ static int attribute_of(colli_cu_device_attribute attribute) {
     return driver_get()->settings.arch / 10;
   case COLLI_CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR:
     return driver_get()->settings.arch % 10;
+  case COLLI_CU_DEVICE_ATTRIBUTE_MAX_PITCH:
+    return driver_get()->settings.pitch;
   case COLLI_CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH:
   case COLLI_CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:
     return 1;
