@@ -4,12 +4,14 @@
  * ranks' buffers are; and that copies on the host are short, however long the call is.
  */
 #include <criterion/criterion.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "extent.h"
 #include "libcoll/comm/comm.h"
+#include "libcoll/progress/enter.h"
 #include "libcoll/stream/staged_parts.h"
 #include "support_device.h"
 #include "tests/proc/support_ranks.h"
@@ -304,6 +306,44 @@ Test(parts_blocks, different_counts_are_found) {
   device_use(0);
   for (int blocks = 0; blocks < 2; blocks++)
     cr_assert_eq(run_threads(3, NULL, run_mismatch, &(bool){blocks}), 0);
+}
+
+static bool has_open(coll_comm *comm) {
+  if (colli_call_enter(comm) != COLL_OK)
+    return false;
+  const bool open = comm->streams->open > 0;
+  colli_call_leave(comm);
+  return open;
+}
+
+/* A request that a part has used is used by a call of the same length, on one rank: others have no
+ * such request left. The call is no part any more. */
+static int run_used_again(coll_comm *comm, int rank, int nranks, void *arg) {
+  coll_request *taken[4 * COLLI_STAGED_DEPTH], *request;
+  const size_t part = part_of(1), count = 3 * part;
+  (void)arg;
+  device_use(device_of_rank(rank));
+  colli_cu_stream s = device_stream();
+  int32_t *at = device_vector(count, rank + 1);
+  RANK_OK(coll_broadcast_on_stream(at, at, count, COLL_INT32, nranks - 1, comm, s));
+  device_await(s);
+  while (has_open(comm)) /* then its requests are free */
+    sched_yield();
+  for (size_t i = 0; rank > 0 && i < sizeof(taken) / sizeof(*taken); i++)
+    RANK_OK(coll_broadcast_init(at, at, 1, COLL_INT32, 0, comm, &taken[i]));
+  RANK_OK(coll_ibroadcast(at, at, part, COLL_INT32, nranks - 1, comm, &request));
+  RANK_OK(coll_wait(&request, -1));
+  RANK_CHECK(device_has(at, count, nranks));
+  for (size_t i = 0; rank > 0 && i < sizeof(taken) / sizeof(*taken); i++)
+    RANK_OK(coll_request_free(&taken[i]));
+  device_memory.give(at);
+  return 0;
+}
+
+Test(parts_blocks, requests_of_parts_are_used_again) {
+  set_slots(SLOT_BYTES);
+  device_use(0);
+  cr_assert_eq(run_threads(2, NULL, run_used_again, NULL), 0);
 }
 
 /* ---- copies on the host ---------------------------------------------------------------------- */
