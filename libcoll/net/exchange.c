@@ -6,11 +6,13 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "libcoll/base/clock.h"
 #include "libcoll/base/error.h"
 #include "libcoll/base/fork.h"
 
-#define STRANGERS 16  /* the most that have proved nothing, besides all ranks */
-#define ACCEPTS   256 /* bounds the work of one call */
+#define STRANGERS 16                      /* the most that have proved nothing, besides all ranks */
+#define GRACE_NS  (250 * COLLI_NS_PER_MS) /* what these have before others push them out */
+#define ACCEPTS   256                     /* bounds the work of one call */
 
 /* What comes with a descriptor. */
 typedef struct note {
@@ -163,19 +165,29 @@ static bool advance_taker(colli_exchange *exchange, colli_exchange_link *link) {
 
 /* ---- givers ---------------------------------------------------------------------------------- */
 
-/* A connection that is free, or NULL. */
-static colli_exchange_link *find_free(colli_exchange *exchange) {
-  for (int i = 0; i < exchange->nguests; i++)
-    if (exchange->guests[i].stage == COLLI_EXCHANGE_FREE)
-      return &exchange->guests[i];
-  return NULL;
+/* Room for one more connection, perhaps in place of the oldest one that has proved nothing; or
+ * NULL.
+ */
+static colli_exchange_link *find_room(colli_exchange *exchange) {
+  colli_exchange_link *oldest = NULL;
+  for (int i = 0; i < exchange->nguests; i++) {
+    colli_exchange_link *link = &exchange->guests[i];
+    if (link->stage == COLLI_EXCHANGE_FREE)
+      return link;
+    if (link->stage == COLLI_EXCHANGE_AUTH && (!oldest || link->since_ns < oldest->since_ns))
+      oldest = link;
+  }
+  if (!oldest || colli_now_ns() - oldest->since_ns < GRACE_NS)
+    return NULL;
+  end_link(oldest);
+  return oldest;
 }
 
 /* Accepts who comes: other users not, and no more than there is room for. */
 static bool accept_all(colli_exchange *exchange) {
   colli_exchange_link *link;
   bool moved = false;
-  for (int i = 0; i < ACCEPTS && (link = find_free(exchange)); i++) {
+  for (int i = 0; i < ACCEPTS && (link = find_room(exchange)); i++) {
     pid_t pid;
     const int fd = COLLI_FD(accept4(exchange->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (fd < 0)
@@ -185,8 +197,11 @@ static bool accept_all(colli_exchange *exchange) {
       colli_fd_close(fd);
       continue;
     }
-    *link = (colli_exchange_link){
-        .stage = COLLI_EXCHANGE_AUTH, .fd = fd, .peer = -1, .all = exchange->own};
+    *link = (colli_exchange_link){.stage = COLLI_EXCHANGE_AUTH,
+                                  .fd = fd,
+                                  .peer = -1,
+                                  .all = exchange->own,
+                                  .since_ns = colli_now_ns()};
     colli_auth_accept(&link->auth, fd, exchange->party.secret);
     link->auth.deadline_ns = UINT64_MAX;
   }

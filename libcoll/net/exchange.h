@@ -58,6 +58,7 @@ typedef struct colli_exchange_link {
   int peer;           /* incoming: -1 until it has proved who it is */
   uint64_t done, all; /* bytes given or taken so far, of how many */
   unsigned ahead;     /* given, and not yet taken */
+  uint64_t since_ns;  /* incoming: when it was accepted */
   colli_auth auth;
   colli_exchange_place place; /* outgoing */
 } colli_exchange_link;
@@ -65,12 +66,12 @@ typedef struct colli_exchange_link {
 typedef struct colli_exchange {
   colli_exchange_party party;
   colli_exchange_calls calls;
-  uint64_t own;               /* bytes that this rank gives */
-  int listen_fd;              /* -1: it gives nothing */
-  int nguests;                /* room for so many */
-  colli_exchange_link *takes; /* nranks: from each rank */
-  colli_exchange_link *guests;
-  coll_error *error; /* the caller's: why it gave up */
+  uint64_t own;                /* bytes that this rank gives */
+  int listen_fd;               /* -1: it gives nothing */
+  int nguests;                 /* room for so many */
+  colli_exchange_link *takes;  /* nranks: from each rank */
+  colli_exchange_link *guests; /* nguests */
+  coll_error *error;           /* the caller's: why it gave up */
 } colli_exchange;
 
 /*
