@@ -123,6 +123,9 @@ static coll_status open_virtual(const colli_gpu_peers *peers, int rank,
                                 coll_error *error) {
   const colli_cuda *cuda = &peers->gpu->cuda;
   colli_gpu_view *view = &memory->views[rank];
+  if (offer->offset > offer->extent || offer->bytes > offer->extent - offer->offset)
+    return colli_error_set(error, COLL_ERR_PROTOCOL, NULL,
+                           "rank %d's virtual memory is longer than its allocations", rank);
   coll_status status = colli_gpu_view_reserve(cuda, peers->device, offer->extent, view, error);
   if (status == COLL_OK && !peers->opened[rank])
     status = colli_gpu_view_copy(cuda, peers->device, view, offer->at - offer->offset, error);

@@ -45,7 +45,7 @@ coll_status colli_gpu_memory_describe(const colli_gpu_peers *peers, const void *
 /*
  * Maps the memory of all others, whose areas are mapped, but virtual memory of other processes, for
  * which addresses are reserved. Errors: UNSUPPORTED (this process does not reach some of it),
- * NO_MEMORY, SYSTEM. Some may be mapped then.
+ * NO_MEMORY, SYSTEM, PROTOCOL (an offer is wrong). Some may be mapped then.
  */
 coll_status colli_gpu_memory_map(const colli_gpu_peers *peers, const colli_gpu_memory_offer *offers,
                                  colli_gpu_memory *memory, coll_error *error);
