@@ -16,6 +16,8 @@
 
 #define EVERY_NS COLLI_NS_PER_MS /* sockets are not among the doorbells for which a wait sleeps */
 
+#define TURNS 64 /* bounds what is given before the collective moves again */
+
 /* What is going on. */
 typedef struct sharing {
   coll_comm *comm;
@@ -115,7 +117,7 @@ static void take_all(sharing *it, const colli_exchange_place *places) {
 /* colli_direct_service.work */
 static void serve(void *context) {
   sharing *it = context;
-  while (colli_exchange_poll(&it->exchange))
+  for (int i = 0; i < TURNS && colli_exchange_poll(&it->exchange); i++)
     continue;
 }
 

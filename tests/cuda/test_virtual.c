@@ -124,12 +124,16 @@ Test(virtual_memory, processes) {
     }
 }
 
-/* More allocations than descriptors may be on their way; one rank has other memory. */
+/* More allocations than descriptors may be on their way; one rank has other memory. On a
+ * communicator that was made from another one. */
 static int use_many(coll_comm *comm, int rank, int nranks) {
   const colli_cuda *cuda = &comm->gpu->cuda;
   virtual_memory mapped = {NULL, 0};
   char *at;
   coll_registration *it;
+  coll_comm *child;
+  RANK_OK(coll_comm_dup(comm, NULL, &child));
+  RANK_OK(device_share(child));
   if (rank == 1) {
     at = device_memory.take(25 * (size_t)VIRTUAL_GRANULE);
   } else {
@@ -137,11 +141,12 @@ static int use_many(coll_comm *comm, int rank, int nranks) {
                           rank == 0 ? "1111111111111111111111111" : "97333", true);
     at = mapped.at;
   }
-  RANK_OK(coll_comm_register(comm, at, 25 * (size_t)VIRTUAL_GRANULE, &it));
+  RANK_OK(coll_comm_register(child, at, 25 * (size_t)VIRTUAL_GRANULE, &it));
   for (int border = 1; border < 25; border += 23)
-    RANK_CHECK(add_up(comm, rank, nranks, it, at + (size_t)border * VIRTUAL_GRANULE - BYTES / 2) ==
+    RANK_CHECK(add_up(child, rank, nranks, it, at + (size_t)border * VIRTUAL_GRANULE - BYTES / 2) ==
                0);
-  RANK_OK(coll_comm_deregister(comm, &it));
+  RANK_OK(coll_comm_deregister(child, &it));
+  RANK_OK(coll_comm_destroy(&child));
   if (rank == 1)
     device_memory.give(at);
   else
