@@ -50,4 +50,27 @@ static inline size_t colli_direct_segment(const colli_direct_shape *s, size_t by
   return (each + COLLI_DIRECT_ALIGN - 1) / COLLI_DIRECT_ALIGN * COLLI_DIRECT_ALIGN;
 }
 
+/* How often ranks meet in a round on so much of each block; and in a whole call on blocks of which
+ * the longest has so much. A captured call also meets before it uses the slot again. */
+static inline size_t colli_direct_meets_in_round(const colli_direct_shape *s, size_t bytes,
+                                                 bool captured) {
+  return 1u + colli_direct_in_segments(s, bytes) + captured;
+}
+
+static inline size_t colli_direct_meets(const colli_direct_shape *s, size_t longest,
+                                        bool captured) {
+  const size_t piece = colli_direct_piece(s), rest = longest % piece;
+  size_t meets = longest / piece * colli_direct_meets_in_round(s, piece, captured);
+  if (rest > 0 || longest == 0)
+    meets += colli_direct_meets_in_round(s, rest, captured);
+  return meets;
+}
+
+/* Bytes of `count` vectors that are folded at a time if the room for results is used: of a tree,
+ * each combination but the last one has its result there. */
+static inline size_t colli_direct_fold_piece(const colli_direct_shape *s, size_t count) {
+  const size_t most = s->tree && count > 2 ? s->slot_bytes / (count - 1) : s->slot_bytes;
+  return most / COLLI_DIRECT_ALIGN * COLLI_DIRECT_ALIGN;
+}
+
 #endif

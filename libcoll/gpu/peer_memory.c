@@ -9,54 +9,65 @@
 #define GRAIN ((size_t)2 << 20) /* as in peers.c */
 #define LOW   255u              /* allocations and mappings begin at multiples of 256 */
 
-/* What the driver knows of an address. */
-typedef struct found {
-  unsigned type, managed, plain;
-  int device;
-  uint64_t begin;
-  size_t bytes; /* of the range that begins there */
-} found;
-
-static colli_cu_result ask(const colli_cuda *cuda, uint64_t at, found *it) {
-  colli_cu_pointer_attribute attributes[] = {COLLI_CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
-                                             COLLI_CU_POINTER_ATTRIBUTE_IS_MANAGED,
-                                             COLLI_CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
-                                             COLLI_CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
-                                             COLLI_CU_POINTER_ATTRIBUTE_RANGE_SIZE,
-                                             COLLI_CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE};
-  void *values[] = {&it->type, &it->managed, &it->device, &it->begin, &it->bytes, &it->plain};
-  *it = (found){.device = COLLI_GPU_HOST};
-  return cuda->pointer_get_attributes(6, attributes, values, at);
-}
-
 /* Whether an address is in memory of this rank's device. */
-static bool is_there(const colli_gpu_peers *peers, const found *it) {
+static bool is_there(const colli_gpu_peers *peers, const colli_gpu_found *it) {
   return it->type == COLLI_CU_MEMORYTYPE_DEVICE && !it->managed && it->device == peers->device;
 }
 
-/* Describes memory; the device is entered. */
-static coll_status describe(const colli_gpu_peers *peers, uint64_t at, size_t bytes,
-                            colli_gpu_memory_offer *offer, coll_error *error) {
+/* Refuses memory that ends too early. */
+static coll_status refuse_length(size_t bytes, coll_error *error) {
+  return colli_error_set(error, COLL_ERR_INVALID_ARGUMENT, NULL,
+                         "%zu bytes are more than the allocation has from ptr on", bytes);
+}
+
+/* Describes memory of an allocation that has handles. */
+static coll_status describe_plain(const colli_cuda *cuda, const colli_gpu_found *it,
+                                  colli_gpu_memory_offer *offer, coll_error *error) {
+  if (offer->at + offer->bytes > it->begin + it->bytes)
+    return refuse_length(offer->bytes, error);
+  offer->kind = COLLI_GPU_PLAIN;
+  offer->offset = offer->at - it->begin;
+  offer->shared = cuda->ipc_get_mem_handle(&offer->handle, it->begin) == COLLI_CUDA_SUCCESS;
+  return COLL_OK;
+}
+
+/* Describes other memory. */
+static coll_status describe_other(const colli_gpu_peers *peers, colli_gpu_memory_offer *offer,
+                                  coll_error *error) {
   const colli_cuda *cuda = &peers->gpu->cuda;
-  found first, last;
-  colli_cu_result result = ask(cuda, at, &first);
-  if (result == COLLI_CUDA_SUCCESS)
-    result = ask(cuda, at + bytes - 1, &last);
+  colli_gpu_extent extent;
+  colli_gpu_found last;
+  const coll_status status =
+      colli_gpu_virtual_measure(cuda, peers->device, offer->at, offer->bytes, &extent, error);
+  if (status != COLL_OK)
+    return status;
+  if (extent.bytes > 0) {
+    offer->kind = COLLI_GPU_VIRTUAL;
+    offer->offset = extent.offset;
+    offer->extent = extent.bytes;
+    offer->shared = extent.has_handles;
+    return COLL_OK;
+  }
+  const colli_cu_result result = colli_gpu_find_memory(cuda, offer->at + offer->bytes - 1, &last);
   if (result != COLLI_CUDA_SUCCESS)
     return colli_cuda_fail(cuda, error, "cuPointerGetAttributes", peers->device, result);
-  if (!is_there(peers, &first))
+  offer->kind = COLLI_GPU_POOLED;
+  return is_there(peers, &last) ? COLL_OK : refuse_length(offer->bytes, error);
+}
+
+/* Describes memory; the device is entered. */
+static coll_status describe(const colli_gpu_peers *peers, colli_gpu_memory_offer *offer,
+                            coll_error *error) {
+  const colli_cuda *cuda = &peers->gpu->cuda;
+  colli_gpu_found it;
+  const colli_cu_result result = colli_gpu_find_memory(cuda, offer->at, &it);
+  if (result != COLLI_CUDA_SUCCESS)
+    return colli_cuda_fail(cuda, error, "cuPointerGetAttributes", peers->device, result);
+  if (!is_there(peers, &it))
     return colli_error_set(error, COLL_ERR_INVALID_ARGUMENT, NULL,
                            "ptr is not memory of GPU %d, which the communicator uses",
                            peers->device);
-  const bool one = first.plain ? at + bytes <= first.begin + first.bytes : is_there(peers, &last);
-  if (!one)
-    return colli_error_set(error, COLL_ERR_INVALID_ARGUMENT, NULL,
-                           "%zu bytes are more than the allocation has from ptr on", bytes);
-  offer->plain = first.plain != 0;
-  offer->offset = at - first.begin;
-  offer->shared =
-      offer->plain && cuda->ipc_get_mem_handle(&offer->handle, first.begin) == COLLI_CUDA_SUCCESS;
-  return COLL_OK;
+  return it.plain ? describe_plain(cuda, &it, offer, error) : describe_other(peers, offer, error);
 }
 
 coll_status colli_gpu_memory_describe(const colli_gpu_peers *peers, const void *at, size_t bytes,
@@ -71,39 +82,71 @@ coll_status colli_gpu_memory_describe(const colli_gpu_peers *peers, const void *
   coll_status status = colli_gpu_enter(peers->gpu, peers->device, &before, error);
   if (status != COLL_OK)
     return status;
-  status = describe(peers, (uint64_t)at, bytes, offer, error);
+  status = describe(peers, offer, error);
   colli_gpu_leave(peers->gpu, &before);
   return status;
 }
 
 /* ---- the others ------------------------------------------------------------------------------ */
 
+/* Refuses memory that this process or its device cannot have. */
+static coll_status refuse_kind(int rank, const colli_gpu_memory_offer *offer, coll_error *error) {
+  const char *why =
+      offer->kind == COLLI_GPU_PLAIN ? "memory is not shared with other processes by the driver"
+      : offer->kind == COLLI_GPU_VIRTUAL
+          ? "virtual memory has no descriptors: request the handle type POSIX_FILE_DESCRIPTOR, "
+            "or set TORCH_CUDA_EXPANDABLE_SEGMENTS_IPC=1"
+          : "memory is of a pool, or the driver shares none; use cudaMalloc() or "
+            "coll_mem_alloc_gpu()";
+  return colli_error_set(error, COLL_ERR_UNSUPPORTED, NULL, "rank %d's %s", rank, why);
+}
+
+/* Opens plain memory of another process. */
+static coll_status open_plain(const colli_gpu_peers *peers, int rank,
+                              const colli_gpu_memory_offer *offer, colli_gpu_memory *memory,
+                              coll_error *error) {
+  const colli_cuda *cuda = &peers->gpu->cuda;
+  colli_gpu_view *view = &memory->views[rank];
+  const colli_cu_result result =
+      cuda->ipc_open_mem_handle(&view->at, offer->handle, COLLI_CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+  if (result != COLLI_CUDA_SUCCESS) {
+    view->at = 0;
+    return colli_cuda_fail(cuda, error, "cuIpcOpenMemHandle", peers->device, result);
+  }
+  memory->at[rank] = view->at + offer->offset;
+  return COLL_OK;
+}
+
+/* Reserves addresses for virtual memory; that of this process is mapped there. */
+static coll_status open_virtual(const colli_gpu_peers *peers, int rank,
+                                const colli_gpu_memory_offer *offer, colli_gpu_memory *memory,
+                                coll_error *error) {
+  const colli_cuda *cuda = &peers->gpu->cuda;
+  colli_gpu_view *view = &memory->views[rank];
+  if (offer->offset > offer->extent || offer->bytes > offer->extent - offer->offset)
+    return colli_error_set(error, COLL_ERR_PROTOCOL, NULL,
+                           "rank %d's virtual memory is longer than its allocations", rank);
+  coll_status status = colli_gpu_view_reserve(cuda, peers->device, offer->extent, view, error);
+  if (status == COLL_OK && !peers->opened[rank])
+    status = colli_gpu_view_copy(cuda, peers->device, view, offer->at - offer->offset, error);
+  if (status == COLL_OK)
+    memory->at[rank] = view->at + offer->offset;
+  return status;
+}
+
 /* Maps the memory of one rank; the device is entered. An area that was opened belongs to another
  * process. */
 static coll_status map(const colli_gpu_peers *peers, int rank, const colli_gpu_memory_offer *offer,
                        colli_gpu_memory *memory, coll_error *error) {
-  const colli_cuda *cuda = &peers->gpu->cuda;
   const bool here = !peers->opened[rank];
-  if (here && (offer->device == peers->device || offer->plain)) {
+  if (here && (offer->device == peers->device || offer->kind == COLLI_GPU_PLAIN)) {
     memory->at[rank] = offer->at;
     return COLL_OK;
   }
-  if (!offer->plain)
-    return colli_error_set(error, COLL_ERR_UNSUPPORTED, NULL,
-                           "rank %d's memory is of a pool or virtual, or the driver shares none; "
-                           "use cudaMalloc() or coll_mem_alloc_gpu()",
-                           rank);
-  if (!offer->shared)
-    return colli_error_set(error, COLL_ERR_UNSUPPORTED, NULL,
-                           "the driver does not share rank %d's memory with other processes", rank);
-  const colli_cu_result result = cuda->ipc_open_mem_handle(
-      &memory->opened[rank], offer->handle, COLLI_CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
-  if (result != COLLI_CUDA_SUCCESS) {
-    memory->opened[rank] = 0;
-    return colli_cuda_fail(cuda, error, "cuIpcOpenMemHandle", peers->device, result);
-  }
-  memory->at[rank] = memory->opened[rank] + offer->offset;
-  return COLL_OK;
+  if (offer->kind == COLLI_GPU_POOLED || (!here && !offer->shared))
+    return refuse_kind(rank, offer, error);
+  return offer->kind == COLLI_GPU_PLAIN ? open_plain(peers, rank, offer, memory, error)
+                                        : open_virtual(peers, rank, offer, memory, error);
 }
 
 coll_status colli_gpu_memory_map(const colli_gpu_peers *peers, const colli_gpu_memory_offer *offers,
@@ -111,8 +154,8 @@ coll_status colli_gpu_memory_map(const colli_gpu_peers *peers, const colli_gpu_m
   colli_gpu_thread before;
   *memory = (colli_gpu_memory){.low = 0};
   memory->at = calloc((size_t)peers->nranks, sizeof(*memory->at));
-  memory->opened = calloc((size_t)peers->nranks, sizeof(*memory->opened));
-  if (!memory->at || !memory->opened)
+  memory->views = calloc((size_t)peers->nranks, sizeof(*memory->views));
+  if (!memory->at || !memory->views)
     return colli_error_set(error, COLL_ERR_NO_MEMORY, NULL, "out of memory for %d addresses",
                            peers->nranks);
   coll_status status = colli_gpu_enter(peers->gpu, peers->device, &before, error);
@@ -129,16 +172,42 @@ coll_status colli_gpu_memory_map(const colli_gpu_peers *peers, const colli_gpu_m
   return status;
 }
 
+coll_status colli_gpu_memory_export(const colli_gpu_peers *peers, const colli_gpu_memory_offer *own,
+                                    uint64_t given, int *fd, uint64_t *bytes, coll_error *error) {
+  colli_gpu_thread before;
+  coll_status status = colli_gpu_enter(peers->gpu, peers->device, &before, error);
+  if (status != COLL_OK)
+    return status;
+  status = colli_gpu_virtual_export(&peers->gpu->cuda, peers->device, own->at - own->offset + given,
+                                    fd, bytes, error);
+  colli_gpu_leave(peers->gpu, &before);
+  return status;
+}
+
+coll_status colli_gpu_memory_import(const colli_gpu_peers *peers, int rank, int fd, uint64_t bytes,
+                                    colli_gpu_memory *memory, coll_error *error) {
+  colli_gpu_thread before;
+  coll_status status = colli_gpu_enter(peers->gpu, peers->device, &before, error);
+  if (status != COLL_OK)
+    return status;
+  status = colli_gpu_view_import(&peers->gpu->cuda, peers->device, &memory->views[rank], fd, bytes,
+                                 error);
+  colli_gpu_leave(peers->gpu, &before);
+  return status;
+}
+
 void colli_gpu_memory_unmap(const colli_gpu_peers *peers, colli_gpu_memory *memory) {
   colli_gpu_thread before;
-  if (memory->opened && colli_gpu_enter(peers->gpu, peers->device, &before, NULL) == COLL_OK) {
+  if (memory->views && colli_gpu_enter(peers->gpu, peers->device, &before, NULL) == COLL_OK) {
     for (int rank = 0; rank < peers->nranks; rank++)
-      if (memory->opened[rank])
-        peers->gpu->cuda.ipc_close_mem_handle(memory->opened[rank]);
+      if (memory->views[rank].reserved)
+        colli_gpu_view_end(&peers->gpu->cuda, &memory->views[rank]);
+      else if (memory->views[rank].at)
+        peers->gpu->cuda.ipc_close_mem_handle(memory->views[rank].at);
     colli_gpu_leave(peers->gpu, &before);
   }
   free(memory->at);
-  free(memory->opened);
+  free(memory->views);
   *memory = (colli_gpu_memory){.low = 0};
 }
 

@@ -6,25 +6,33 @@
 #define COLLI_GPU_PEER_MEMORY_H
 
 #include "libcoll/gpu/peers.h"
+#include "libcoll/gpu/virtual_memory.h"
+
+typedef enum colli_gpu_memory_kind {
+  COLLI_GPU_PLAIN,   /* of cuMemAlloc(): every device with peer access reaches it */
+  COLLI_GPU_VIRTUAL, /* of cuMemMap(): devices reach what is mapped for them */
+  COLLI_GPU_POOLED   /* of a pool, or the driver shares none: only its own device reaches it */
+} colli_gpu_memory_kind;
 
 /* What a rank tells the others of its memory. It travels as it is. */
 typedef struct colli_gpu_memory_offer {
-  colli_cu_ipc_handle handle; /* opens its allocation in other processes, if `shared` */
+  colli_cu_ipc_handle handle; /* PLAIN: opens its allocation in other processes, if `shared` */
   uint64_t at;                /* in the process that owns it */
-  uint64_t offset;            /* from the beginning of the allocation */
+  uint64_t offset;            /* from the beginning of the allocation, or of the first one */
   uint64_t bytes;
-  int32_t device; /* its number in that process */
-  int32_t failed; /* coll_status: why there is none */
-  uint8_t plain;  /* of cuMemAlloc(): every device with peer access reaches it */
-  uint8_t shared;
+  uint64_t extent; /* VIRTUAL: the length of its allocations together */
+  int32_t device;  /* its number in that process */
+  int32_t failed;  /* coll_status: why there is none */
+  uint8_t kind;    /* colli_gpu_memory_kind */
+  uint8_t shared;  /* other processes can have it */
   char reason[150];
 } colli_gpu_memory_offer;
 
 /* Memory of all ranks. */
 typedef struct colli_gpu_memory {
-  colli_cu_deviceptr *at;     /* nranks: where this process sees it */
-  colli_cu_deviceptr *opened; /* nranks: what was opened for that, or 0 */
-  uint64_t low;               /* the last bits of all addresses, by OR */
+  colli_cu_deviceptr *at; /* nranks: where this process sees it */
+  colli_gpu_view *views;  /* nranks: what was opened or mapped for that */
+  uint64_t low;           /* the last bits of all addresses, by OR */
 } colli_gpu_memory;
 
 /*
@@ -35,11 +43,28 @@ coll_status colli_gpu_memory_describe(const colli_gpu_peers *peers, const void *
                                       colli_gpu_memory_offer *offer, coll_error *error);
 
 /*
- * Maps the memory of all others, whose areas are mapped. Errors: UNSUPPORTED (this process does not
- * reach some of it), NO_MEMORY, SYSTEM. Some may be mapped then.
+ * Maps the memory of all others, whose areas are mapped, but virtual memory of other processes, for
+ * which addresses are reserved. Errors: UNSUPPORTED (this process does not reach some of it),
+ * NO_MEMORY, SYSTEM, PROTOCOL (an offer is wrong). Some may be mapped then.
  */
 coll_status colli_gpu_memory_map(const colli_gpu_peers *peers, const colli_gpu_memory_offer *offers,
                                  colli_gpu_memory *memory, coll_error *error);
+
+/* Whether a rank's memory comes by descriptors. */
+static inline bool colli_gpu_memory_needs(const colli_gpu_peers *peers, int rank,
+                                          const colli_gpu_memory_offer *offer) {
+  return rank != peers->rank && peers->opened[rank] && offer->kind == COLLI_GPU_VIRTUAL;
+}
+
+/* Makes a descriptor of this rank's virtual memory, of the allocation that has its first `given`
+ * bytes behind it; *bytes: its length. Errors: SYSTEM. */
+coll_status colli_gpu_memory_export(const colli_gpu_peers *peers, const colli_gpu_memory_offer *own,
+                                    uint64_t given, int *fd, uint64_t *bytes, coll_error *error);
+
+/* Maps the next `bytes` bytes of a rank's virtual memory, of a descriptor. Errors: SYSTEM,
+ * PROTOCOL. */
+coll_status colli_gpu_memory_import(const colli_gpu_peers *peers, int rank, int fd, uint64_t bytes,
+                                    colli_gpu_memory *memory, coll_error *error);
 
 /* Unmaps what is mapped, when no stream uses it any more, and forgets it. */
 void colli_gpu_memory_unmap(const colli_gpu_peers *peers, colli_gpu_memory *memory);

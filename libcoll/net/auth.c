@@ -312,7 +312,7 @@ static int step_connector(colli_auth *auth) {
 /* Whether the head of a hello is one of this version. */
 static bool head_valid(const colli_hello *hello) {
   return hello->magic == COLLI_HELLO_MAGIC && hello->version == HELLO_VERSION &&
-         hello->kind >= COLLI_HELLO_CHECKIN && hello->kind <= COLLI_HELLO_STATUS && hello->tls <= 1;
+         hello->kind >= COLLI_HELLO_CHECKIN && hello->kind <= COLLI_HELLO_MEMORY && hello->tls <= 1;
 }
 
 /* Acceptor: refuses a hello that was made with another secret, or none. */

@@ -40,7 +40,8 @@ typedef enum colli_hello_kind {
   COLLI_HELLO_DATA = 3,    /* a transport's connection; word = channel */
   COLLI_HELLO_SHRINK = 4,  /* survivors of a shrink; word = its number */
   COLLI_HELLO_JOIN = 5,    /* a newcomer, to the entrance of rank 0; word = its pid */
-  COLLI_HELLO_STATUS = 6   /* asks for the status pages of a host */
+  COLLI_HELLO_STATUS = 6,  /* asks for the status pages of a host */
+  COLLI_HELLO_MEMORY = 7   /* takes descriptors of memory; word = number of the registration */
 } colli_hello_kind;
 
 /* What the connector claims to be. The acceptor may trust it once the handshake is done. */

@@ -14,8 +14,9 @@ typedef struct verdict {
   char reason[156];
 } verdict;
 
-coll_status colli_direct_gather(coll_comm *comm, const colli_direct_matter *matter,
-                                const void *mine, void *all, size_t bytes) {
+/* Gives every rank what each has, and serves the others meanwhile, or not (NULL). */
+static coll_status gather(coll_comm *comm, const colli_direct_matter *matter, const void *mine,
+                          void *all, size_t bytes, const colli_direct_service *service) {
   const colli_call call = {.name = matter->name,
                            .coll = COLLI_ALLGATHER,
                            .sendbuf = mine,
@@ -28,9 +29,19 @@ coll_status colli_direct_gather(coll_comm *comm, const colli_direct_matter *matt
   coll_status status = colli_call_start(comm, &call, &op);
   if (status != COLL_OK)
     return status;
+  colli_comm_wait_begin(comm);
+  while (service && !op->done) {
+    service->work(service->context);
+    colli_comm_wait_a_bit(comm, colli_now_ns() + service->every_ns);
+  }
   status = colli_call_wait(comm, op);
   colli_request_put(op);
   return status;
+}
+
+coll_status colli_direct_gather(coll_comm *comm, const colli_direct_matter *matter,
+                                const void *mine, void *all, size_t bytes) {
+  return gather(comm, matter, mine, all, bytes, NULL);
 }
 
 coll_status colli_direct_refuse(coll_comm *comm, const colli_direct_matter *matter,
@@ -39,23 +50,41 @@ coll_status colli_direct_refuse(coll_comm *comm, const colli_direct_matter *matt
                            rank, reason);
 }
 
-coll_status colli_direct_agree(coll_comm *comm, const colli_direct_matter *matter, coll_status mine,
-                               const coll_error *error, coll_status as) {
+/* The first rank that has failed, which others have not left alone if possible; or -1. */
+static int find_first(verdict *all, int nranks) {
+  int alone = -1;
+  for (int rank = nranks - 1; rank >= 0; rank--)
+    if (all[rank].failed == COLL_ERR_PEER_LOST)
+      alone = rank;
+  for (int rank = 0; rank < nranks; rank++)
+    if (all[rank].failed != COLL_OK && all[rank].failed != COLL_ERR_PEER_LOST)
+      return rank;
+  return alone;
+}
+
+coll_status colli_direct_agree_serving(coll_comm *comm, const colli_direct_matter *matter,
+                                       coll_status mine, const coll_error *error, coll_status as,
+                                       const colli_direct_service *service) {
   verdict own = {.failed = (int32_t)mine};
   verdict *all = malloc((size_t)comm->nranks * sizeof(*all));
   snprintf(own.reason, sizeof(own.reason), "%.150s", mine == COLL_OK ? "" : error->message);
   if (!all)
     return colli_comm_refuse(comm, COLL_ERR_NO_MEMORY, matter->name, "out of memory");
-  coll_status status = colli_direct_gather(comm, matter, &own, all, sizeof(own));
-  for (int rank = 0; rank < comm->nranks && status == COLL_OK; rank++) {
-    verdict *it = &all[rank];
+  coll_status status = gather(comm, matter, &own, all, sizeof(own), service);
+  const int first = status == COLL_OK ? find_first(all, comm->nranks) : -1;
+  if (first >= 0) {
+    verdict *it = &all[first];
     it->reason[sizeof(it->reason) - 1] = 0;
-    if (it->failed != COLL_OK)
-      status = colli_direct_refuse(comm, matter, as == COLL_OK ? (coll_status)it->failed : as, rank,
-                                   it->reason);
+    status = colli_direct_refuse(comm, matter, as == COLL_OK ? (coll_status)it->failed : as, first,
+                                 it->reason);
   }
   free(all);
   return status;
+}
+
+coll_status colli_direct_agree(coll_comm *comm, const colli_direct_matter *matter, coll_status mine,
+                               const coll_error *error, coll_status as) {
+  return colli_direct_agree_serving(comm, matter, mine, error, as, NULL);
 }
 
 bool colli_direct_await(coll_comm *comm, const colli_direct_matter *matter, uint64_t limit_ns) {

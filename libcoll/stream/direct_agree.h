@@ -24,9 +24,20 @@ coll_status colli_direct_refuse(coll_comm *comm, const colli_direct_matter *matt
                                 coll_status status, int rank, const char *reason);
 
 /* Tells all ranks whether this one was successful. Else `error` has the reason, and all get the
- * first rank's; `as`: with this status instead of that rank's, or COLL_OK. */
+ * first rank's, but that of a rank which others have left alone (PEER_LOST) only if there is no
+ * other; `as`: with this status instead of that rank's, or COLL_OK. */
 coll_status colli_direct_agree(coll_comm *comm, const colli_direct_matter *matter, coll_status mine,
                                const coll_error *error, coll_status as);
+
+/* The same, while this rank does something for the others, again and again, until all have come. */
+typedef struct colli_direct_service {
+  void (*work)(void *context);
+  void *context;
+  uint64_t every_ns;
+} colli_direct_service;
+coll_status colli_direct_agree_serving(coll_comm *comm, const colli_direct_matter *matter,
+                                       coll_status mine, const coll_error *error, coll_status as,
+                                       const colli_direct_service *service);
 
 /* Waits until all ranks have come, for so long; whether they have. */
 bool colli_direct_await(coll_comm *comm, const colli_direct_matter *matter, uint64_t limit_ns);

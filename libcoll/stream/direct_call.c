@@ -82,17 +82,6 @@ void colli_direct_call_free(colli_direct_call *it) {
   colli_direct_leave_places(it);
 }
 
-/* How often the streams meet in slots. */
-static unsigned count_meets(colli_direct_call *it) {
-  const colli_direct_round none = {.it = it};
-  const size_t most = colli_direct_longest(it);
-  unsigned meets = 0;
-  for (colli_direct_round r = none; meets == 0 || r.first < most; r.first += it->piece)
-    meets += (colli_direct_in_segments(&it->shape, colli_direct_in_round(&r, most)) ? 2 : 1) +
-             it->captured;
-  return meets;
-}
-
 coll_status colli_direct_call_settle(colli_direct_call *it, colli_gpu_passage *passage, bool waits,
                                      unsigned *stops, coll_error *error) {
   colli_direct *direct = it->comm->direct;
@@ -102,7 +91,7 @@ coll_status colli_direct_call_settle(colli_direct_call *it, colli_gpu_passage *p
   it->waits = waits;
   it->first = direct->meets + 1;
   it->number = direct->calls;
-  *stops = count_meets(it);
+  *stops = (unsigned)colli_direct_meets(&it->shape, colli_direct_longest(it), it->captured);
   colli_direct_settle_places(it, stops);
   *stops += it->waits;
   if (it->way != COLLI_GPU_ORDERED)

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "libcoll/base/error.h"
+#include "libcoll/comm/direct_places.h"
 #include "libcoll/gpu/kernels/meet_args.h"
 #include "libcoll/stream/direct_meet.h"
 
@@ -43,55 +44,25 @@ static coll_registration *find(const colli_direct_call *it, bool of_input, size_
 }
 
 /* The registered buffers that others could read. */
-static colli_direct_places find_places(const colli_direct_call *it) {
+static colli_direct_places find_places(const colli_direct_call *it, colli_direct_reads *reads) {
   colli_direct_places p = {.from = NULL};
-  switch (it->call->coll) {
-  case COLLI_ALLREDUCE:
-    p.from = find(it, true, &p.from_at);
-    p.to = p.from ? find(it, false, &p.to_at) : NULL;
-    break;
-  case COLLI_REDUCE:
-  case COLLI_REDUCE_SCATTER:
-    p.from = find(it, true, &p.from_at);
-    break;
-  case COLLI_BROADCAST:
-    p.to = find(it, false, &p.to_at);
-    break;
-  case COLLI_ALLGATHER:
-    if (!it->call->varying)
-      p.to = find(it, false, &p.to_at);
-    if (!p.to && !it->call->varying && !overlap(it))
-      p.from = find(it, true, &p.from_at);
-    break;
-  case COLLI_ALLTOALL:
-    if (!overlap(it))
-      p.from = find(it, true, &p.from_at);
-    break;
-  default:
-    break;
-  }
+  p.from = find(it, true, &p.from_at);
+  p.to = find(it, false, &p.to_at);
+  *reads = colli_direct_choose_reads(it->call->coll, it->call->varying, overlap(it), p.from, p.to);
+  if (!reads->from)
+    p.from = NULL;
+  if (!reads->to)
+    p.to = NULL;
+  if (!p.from)
+    p.from_at = 0;
+  if (!p.to)
+    p.to_at = 0;
   return p;
 }
 
-/* Whether an all-reduce folds segments into slots. Two ranks read as much if each folds all. */
+/* Whether an all-reduce folds segments into slots. */
 static bool in_slots(const colli_direct_call *it, const colli_direct_places *p) {
-  return it->call->coll == COLLI_ALLREDUCE && !p->to && it->comm->nranks > 2;
-}
-
-/* Bytes of a segment that are in a slot at a time. */
-static size_t slot_piece(const colli_direct_call *it) {
-  return it->comm->direct->peers->slot_bytes / COLLI_DIRECT_ALIGN * COLLI_DIRECT_ALIGN;
-}
-
-/* How often the ranks meet. */
-static unsigned count_meets(const colli_direct_call *it, const colli_direct_places *p) {
-  if (in_slots(it, p)) {
-    const size_t piece = slot_piece(it);
-    const size_t segment = colli_direct_segment(&it->shape, it->writes);
-    const unsigned rounds = (unsigned)((segment + piece - 1) / piece);
-    return 1 + rounds + (it->captured ? rounds - 1 : 0);
-  }
-  return it->call->coll == COLLI_ALLREDUCE && p->to ? 3 : 2;
+  return colli_direct_ends_in_slots(&it->shape, (colli_direct_reads){p->from, p->to});
 }
 
 /* A number of at most 22 bits, and not 0. */
@@ -118,10 +89,12 @@ static void count_use(const colli_direct_call *it, coll_registration *of, int ch
 void colli_direct_settle_places(colli_direct_call *it, unsigned *meets) {
   if (!it->comm->direct->registered)
     return;
-  colli_direct_places p = find_places(it);
+  colli_direct_reads reads;
+  colli_direct_places p = find_places(it, &reads);
   if (!p.from && !p.to)
     return;
-  const unsigned in_place = count_meets(it, &p);
+  const unsigned in_place =
+      (unsigned)colli_direct_meets_in_place(&it->shape, reads, it->writes, it->captured);
   if (in_place > *meets)
     return;
   p.check = check_of(&p);
@@ -332,7 +305,7 @@ static coll_status put_last_meet(const colli_direct_round *r) {
 /* An all-reduce in segments, through slots. When all have come to the last meet, all have read the
  * inputs. */
 static coll_status reduce_in_slots(colli_direct_round *r) {
-  const size_t piece = slot_piece(r->it);
+  const size_t piece = colli_direct_slot_piece(&r->it->shape);
   const size_t segment = colli_direct_segment(&r->it->shape, r->it->writes);
   coll_status status = COLL_OK;
   for (size_t at = 0; at < segment && status == COLL_OK; at += piece) {

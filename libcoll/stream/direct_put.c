@@ -167,11 +167,9 @@ static coll_status fold_some(const colli_direct_round *r, int end, size_t offset
 coll_status colli_direct_put_fold(const colli_direct_round *r, int end, size_t offset, uint64_t to,
                                   size_t bytes, uint64_t guard) {
   const colli_direct_call *it = r->it;
-  const size_t room = it->comm->direct->peers->slot_bytes;
   const bool uses_room = it->shape.tree || !colli_gpu_folds_at((coll_type)it->call->type, to);
   /* A piece of a round fits by itself; what is registered may be longer. */
-  size_t most = it->shape.tree && end > 2 ? room / (size_t)(end - 1) : room;
-  most = uses_room ? most / COLLI_DIRECT_ALIGN * COLLI_DIRECT_ALIGN : bytes;
+  const size_t most = uses_room ? colli_direct_fold_piece(&it->shape, (size_t)end) : bytes;
   coll_status status = COLL_OK;
   for (size_t at = 0; at < bytes && status == COLL_OK; at += most)
     status = fold_some(r, end, offset + at, to + at, bytes - at < most ? bytes - at : most, guard);

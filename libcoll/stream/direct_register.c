@@ -9,6 +9,7 @@
 #include "libcoll/progress/wait.h"
 #include "libcoll/run/run.h"
 #include "libcoll/stream/direct_agree.h"
+#include "libcoll/stream/direct_share.h"
 #include "libcoll/stream/stream_batch.h"
 
 #define RELEASE_NS (100 * COLLI_NS_PER_MS) /* how long the end of a graph may be unknown */
@@ -75,7 +76,9 @@ static coll_status exchange(coll_comm *comm, const colli_direct_matter *matter,
   colli_call_pause(comm);
   status = colli_gpu_memory_map(comm->direct->peers, offers, &it->memory, &error);
   colli_call_resume(comm);
-  status = colli_direct_agree(comm, matter, status, &error, COLL_OK);
+  status = colli_direct_shares(comm, offers)
+               ? colli_direct_share(comm, matter, it->number, offers, &it->memory, &error)
+               : colli_direct_agree(comm, matter, status, &error, COLL_OK);
   if (status == COLL_OK)
     return COLL_OK;
   unmap(comm, it);
@@ -101,6 +104,7 @@ static coll_status begin(coll_comm *comm, const colli_direct_matter *matter, voi
     (void)colli_gpu_memory_describe(direct->peers, at, bytes, &mine, error);
     colli_call_resume(comm);
   }
+  it->number = direct->registrations + 1;
   mine.failed = (int32_t)error->status;
   snprintf(mine.reason, sizeof(mine.reason), "%.149s", error->status ? error->message : "");
   const coll_status status = exchange(comm, matter, &mine, offers, it);
@@ -111,7 +115,7 @@ static coll_status begin(coll_comm *comm, const colli_direct_matter *matter, voi
   }
   it->own = (uint64_t)at;
   it->bytes = bytes;
-  it->number = ++direct->registrations;
+  direct->registrations++;
   it->next = direct->registered;
   direct->registered = *out = it;
   return COLL_OK;

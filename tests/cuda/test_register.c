@@ -12,6 +12,7 @@
 
 #include "libcoll/comm/comm.h"
 #include "support_device.h"
+#include "support_virtual.h"
 #include "tests/gpu/driver/use.h"
 #include "tests/proc/support_ranks.h"
 
@@ -63,38 +64,17 @@ static const struct {
     {TOO_SHORT, COLL_ERR_INVALID_ARGUMENT, "says rank 2: 24000 bytes are more than the allocation"},
     {NOTHING, COLL_ERR_INVALID_ARGUMENT, "says rank 2: bytes is 0"},
     {OTHER_LENGTH, COLL_ERR_INVALID_ARGUMENT, "rank 2 has 23996 bytes, but rank 0 24000"},
-    {VIRTUAL, COLL_ERR_UNSUPPORTED, "rank 2's memory is of a pool or virtual"},
+    {VIRTUAL, COLL_ERR_UNSUPPORTED,
+     "says rank 0: rank 2's virtual memory has no descriptors: request the handle"},
 };
 enum { REFUSALS = sizeof(refusals) / sizeof(*refusals) };
-
-/* Virtual memory of this thread's device. */
-static void *take_virtual(const colli_cuda *cuda, int device, colli_cu_allocation *allocation) {
-  const colli_cu_allocation_prop prop = {.type = COLLI_CU_MEM_ALLOCATION_TYPE_PINNED,
-                                         .location = {COLLI_CU_MEM_LOCATION_TYPE_DEVICE, device}};
-  const colli_cu_access access = {prop.location, COLLI_CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-  const size_t bytes = (size_t)2 << 20;
-  colli_cu_deviceptr at = 0;
-  OK(cuda->mem_create(allocation, bytes, &prop, 0));
-  OK(cuda->mem_address_reserve(&at, bytes, 0, 0, 0));
-  OK(cuda->mem_map(at, bytes, 0, *allocation, 0));
-  OK(cuda->mem_set_access(at, bytes, &access, 1));
-  return (void *)at;
-}
-
-static void give_virtual(const colli_cuda *cuda, void *at, colli_cu_allocation allocation) {
-  const size_t bytes = (size_t)2 << 20;
-  OK(cuda->mem_unmap((colli_cu_deviceptr)at, bytes));
-  OK(cuda->mem_address_free((colli_cu_deviceptr)at, bytes));
-  OK(cuda->mem_release(allocation));
-}
 
 /* Tries all of them, and then registers. */
 static int try_all(coll_comm *comm, int rank, int nranks) {
   const colli_cuda *cuda = &comm->gpu->cuda;
   char *plain = device_memory.take(2 * BYTES), *far = device_far_memory.take(BYTES);
   static char host[BYTES];
-  colli_cu_allocation allocation;
-  void *mapped = take_virtual(cuda, device_of_rank(rank), &allocation);
+  const virtual_memory mapped = virtual_take(cuda, device_of_rank(rank), "1", false);
   coll_registration *it;
   for (int i = 0; i < REFUSALS; i++) {
     const place last = rank == nranks - 1 ? refusals[i].last : PLAIN;
@@ -102,7 +82,7 @@ static int try_all(coll_comm *comm, int rank, int nranks) {
                      : last == ON_HOST   ? host
                      : last == ELSEWHERE ? far
                      : last == TOO_SHORT ? plain + BYTES + 4
-                     : last == VIRTUAL   ? mapped
+                     : last == VIRTUAL   ? mapped.at
                                          : plain;
     const size_t bytes = last == NOTHING ? 0 : last == OTHER_LENGTH ? BYTES - 4 : BYTES;
     it = (coll_registration *)(void *)plain;
@@ -113,7 +93,7 @@ static int try_all(coll_comm *comm, int rank, int nranks) {
   RANK_OK(coll_comm_register(comm, plain + 4, BYTES, &it));
   RANK_CHECK(add_up(comm, rank, nranks, (int32_t *)(void *)(plain + 4)) == 0);
   RANK_OK(coll_comm_deregister(comm, &it));
-  give_virtual(cuda, mapped, allocation);
+  virtual_give(cuda, &mapped);
   device_memory.give(plain);
   device_far_memory.give(far);
   return 0;
@@ -160,32 +140,27 @@ Test(register_memory, refused) {
   cr_expect_eq(run_processes(RANKS, NULL, run_process, make_scene(try_all), LIMIT_S, NULL), 0);
 }
 
-/* Memory that is virtual will do for threads on one GPU. A staged communicator has none. */
-static int share_virtual(coll_comm *comm, int rank, int nranks, void *arg) {
-  const colli_cuda *cuda = device_use(0);
-  colli_cu_allocation allocation;
+/* A staged communicator has none. */
+static int run_staged(coll_comm *comm, int rank, int nranks, void *arg) {
   coll_registration *it;
-  void *at = take_virtual(cuda, 0, &allocation);
+  device_use(0);
+  void *at = device_memory.take(BYTES);
+  void *given;
   (void)arg;
+  (void)nranks;
   RANK_CHECK(device_refused(comm, coll_comm_register(comm, at, BYTES, &it), COLL_ERR_UNSUPPORTED,
                             "are staged through host memory; coll_comm_use_gpu() changes that"));
-  RANK_CHECK(device_refused(comm, coll_mem_alloc_gpu(comm, BYTES, &at), COLL_ERR_UNSUPPORTED,
+  RANK_CHECK(device_refused(comm, coll_mem_alloc_gpu(comm, BYTES, &given), COLL_ERR_UNSUPPORTED,
                             "are staged"));
-  RANK_CHECK(!it && !at);
-  at = take_virtual(cuda, 0, &allocation);
-  RANK_OK(device_share(comm));
-  RANK_OK(coll_comm_register(comm, at, BYTES, &it));
-  RANK_CHECK(add_up(comm, rank, nranks, at) == 0);
-  RANK_OK(coll_comm_deregister(comm, &it));
-  give_virtual(cuda, at, allocation);
+  RANK_CHECK(!it && !given);
+  device_memory.give(at);
   return 0;
 }
 
-Test(register_memory, virtual_memory) {
-  setenv("COLL_GPU_SLOT_BYTES", "4096", 1);
+Test(register_memory, staged) {
   device_use(0);
   device_mode(MODE_MEET);
-  cr_expect_eq(run_threads(RANKS, NULL, share_virtual, NULL), 0);
+  cr_expect_eq(run_threads(RANKS, NULL, run_staged, NULL), 0);
 }
 
 /* ---- ranks that disagree --------------------------------------------------------------------- */

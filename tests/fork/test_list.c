@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "libcoll/base/fork.h"
-#include "transports/shm/shm_wire.h"
+#include "libcoll/net/unix_socket.h"
 
 enum { THREADS = 2, FORKS = 100, MOST = 1024 };
 
@@ -55,8 +55,8 @@ Test(fork_list, closes_high_and_received_descriptors) {
   int socks[2], fds[2] = {-1, -1};
   char byte = 1;
   cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, socks), 0);
-  cr_assert_eq(shm_send_fds(socks[0], &byte, 1, socks, 1), 0);
-  cr_assert_eq(shm_recv_fds(socks[1], &byte, 1, &fds[0], 1), 1);
+  cr_assert_eq(colli_unix_send(socks[0], &byte, 1, socks, 1), 0);
+  cr_assert_eq(colli_unix_recv(socks[1], &byte, 1, &fds[0], 1), 1);
   fds[1] = COLLI_FD(fcntl(socks[0], F_DUPFD, MOST - 1));
   cr_assert_geq(fds[1], MOST - 1);
   cr_expect(holds_in_child(has_closed, fds));
@@ -68,9 +68,9 @@ static void *churn(void *stop) {
     int made = COLLI_FD(memfd_create("churned", 0)), socks[2];
     char byte = 1;
     if (socketpair(AF_UNIX, SOCK_STREAM, 0, socks) == 0) {
-      shm_send_fds(socks[0], &byte, 1, &made, 1);
+      colli_unix_send(socks[0], &byte, 1, &made, 1);
       int received = -1;
-      if (shm_recv_fds(socks[1], &byte, 1, &received, 1) == 1)
+      if (colli_unix_recv(socks[1], &byte, 1, &received, 1) == 1)
         colli_fd_close(received);
       close(socks[0]);
       close(socks[1]);

@@ -52,7 +52,7 @@ expect 0 " 0-3 21 25165824 B 37748736 B 25165824 B" allreduce -n 4 -b 16M --gpu 
 expect 0 "1 round of up to 4194304 bytes a block (slots of 4194304 bytes), 1 meet" allreduce -n 2 -b 4M --gpu 2
 expect 0 " 0 11 10485760 B 10485760 B 0 B" broadcast -n 4 -b 5M --gpu 2
 expect 0 " 1 9 0 B 5242880 B 5242880 B" broadcast -n 4 -b 5M --gpu 2
-expect 0 " 0-2 11 12582912 B 8388608 B 0 B" reduce_scatter -n 3 -b 2M --gpu 1 --threads
+expect 0 " 0-2 12 12582912 B 8388608 B 0 B" reduce_scatter -n 3 -b 2M --gpu 1 --threads
 expect 0 " 1-2 5 1048576 B 0 B" reduce -n 3 -b 1M --gpu 3 --no-peers
 expect 0 " 0 3 4096 B 4096 B 0 B" exscan -n 3 -b 4K --gpu 3
 expect 0 " 2 4 4096 B 8192 B 8192 B" exscan -n 3 -b 4K --gpu 3
@@ -67,8 +67,39 @@ for collective in allreduce reduce reduce_scatter broadcast allgather gather sca
     expect 0 "under these assumptions" $collective -n 7 -b 64K --gpu $gpus
     expect 0 "under these assumptions" $collective -n 7 -b 0 --gpu $gpus --captured
     expect 0 "under these assumptions" $collective -n 7 -b 6M --gpu $gpus --no-peers
+    expect 0 "under these assumptions" $collective -n 7 -b 6M --gpu $gpus --registered both
   done
 done
+
+# Registered buffers. These operations, too, were seen.
+expect 0 "registered inputs, and segments of results, are read where they are, 3 meets" \
+  allreduce -n 3 -b 5M --gpu 3 --registered both
+expect 0 " 0-1 7 1747648 B 5242880 B 6990528 B" allreduce -n 3 -b 5M --gpu 3 --registered both
+COLL_GPU_MODE=ordered expect 0 " 0-1 14 8738176 B 5242880 B 0 B" allreduce -n 3 -b 5M --gpu 1 --registered both
+expect 0 " 0-1 13 8738176 B" allreduce -n 3 -b 5M --gpu 1 --threads --registered both
+expect 0 "registered inputs are read where they are, and folded in segments, one a rank, in slots, 2 meets" \
+  allreduce -n 3 -b 5M --gpu 3 --registered input
+expect 0 " 0-1 6 " allreduce -n 3 -b 5M --gpu 3 --registered input
+expect 0 " 0-1 8 " allreduce -n 3 -b 5M --gpu 3 --registered both --deterministic on
+expect 0 "inputs are read where they are, 2 meets" allreduce -n 2 -b 5M --gpu 2 --registered input
+expect 0 " 1-2 4 0 B 0 B 0 B" reduce -n 3 -b 5M --gpu 3 --registered both
+expect 0 " 0 5 5242880 B 5242880 B 10485760 B" reduce -n 3 -b 5M --gpu 3 --registered both
+expect 0 " 0 5 5242880 B 5242880 B 0 B 1-2 5 0 B 5242880 B 5242880 B" broadcast -n 3 -b 5M --gpu 3 --registered both
+expect 0 "registered results are read where they are" allgather -n 3 -b 5M --gpu 3 --registered both
+expect 0 " 0-2 6 5242880 B 15728640 B 10485760 B" allgather -n 3 -b 5M --gpu 3 --registered result
+expect 0 " 0-2 5 5242880 B 15728640 B 10485760 B" allgather -n 3 -b 5M --gpu 3 --registered input
+expect 0 " 0-2 5 5242880 B 15728640 B 10485760 B" alltoall -n 3 -b 5M --gpu 3 --registered both
+COLL_GPU_SLOT_BYTES=1M expect 0 "in slots, 16 meets" allreduce -n 8 -b 64M --gpu 8 --registered input --captured
+expect 0 "in slots, because these take fewer meets than buffers that are registered 1 round" \
+  allgather -n 3 -b 4M --gpu 3 --registered both
+expect 0 "in slots, because no buffer that others could read is registered" \
+  broadcast -n 3 -b 5M --gpu 3 --registered input
+expect 0 "in slots, because no buffer" alltoall -n 3 -b 5M --gpu 3 --registered both --in-place
+expect 0 "in slots, because no buffer" scan -n 3 -b 5M --gpu 3 --registered both
+expect 0 "in slots, because no buffer" allgatherv -n 3 -b 5M --gpu 3 --registered both
+expect 0 "mode: staged" allreduce -n 3 -b 5M --gpu 3 --registered both --no-peers
+expect 2 "--registered takes input, result or both, not 'all'" allreduce -n 2 -b 4 --gpu 2 --registered all
+expect 2 "--registered and --assume need --gpu" allreduce -n 2 -b 4 --registered both
 
 # Times are assumptions, and follow from them.
 expect 0 "because libcoll has not been measured on any GPU" allreduce -n 4 -b 1M --gpu 4

@@ -59,22 +59,15 @@ static int open_fault(shm_fault *fault, const char *syscall, int error) {
                        "descriptors; COLL_TRANSPORT=tcp works without them");
 }
 
-/* Listens on an abstract socket whose name the kernel chooses. */
+/* Opens the socket at which peers connect. */
 static int open_listener(shm_endpoint *ep, shm_fault *fault) {
-  struct sockaddr_un address = {.sun_family = AF_UNIX};
-  socklen_t bytes = sizeof address;
-  ep->listener.fd = COLLI_FD(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  struct sockaddr_un address;
+  socklen_t bytes;
+  const char *syscall;
+  ep->listener.fd = colli_unix_listen(SHM_BACKLOG, &address, &bytes, &syscall);
   if (ep->listener.fd < 0)
-    return open_fault(fault, "socket", errno);
-  if (bind(ep->listener.fd, (struct sockaddr *)&address, sizeof(sa_family_t)) != 0)
-    return open_fault(fault, "bind", errno);
-  if (listen(ep->listener.fd, SHM_BACKLOG) != 0)
-    return open_fault(fault, "listen", errno);
-  if (getsockname(ep->listener.fd, (struct sockaddr *)&address, &bytes) != 0)
-    return open_fault(fault, "getsockname", errno);
-  size_t name_bytes = bytes - offsetof(struct sockaddr_un, sun_path);
-  if (name_bytes < 2 || name_bytes > SHM_ABSTRACT_MAX)
-    return open_fault(fault, "getsockname", ENAMETOOLONG);
+    return open_fault(fault, syscall, errno);
+  const size_t name_bytes = bytes - offsetof(struct sockaddr_un, sun_path);
   ep->self = (shm_blob){.magic = SHM_MAGIC,
                         .pid = getpid(),
                         .host_id = ep->env->host_id,

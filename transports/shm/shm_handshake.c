@@ -245,13 +245,13 @@ static bool hello_fits(shm_handshake *hs) {
 static void send_offer(shm_handshake *hs) {
   const coll_transport_env *env = hs->ep->env;
   shm_fault fault;
-  int fds[SHM_MAX_FDS] = {-1, hs->ep->bell.fd};
+  int fds[COLLI_UNIX_FDS] = {-1, hs->ep->bell.fd};
   if (shm_segment_create(&hs->segment, segment_bytes(hs->ep), &fds[0], &fault) != COLL_OK) {
     fail_handshake(hs, &fault);
     return;
   }
   shm_offer offer = {SHM_MAGIC, env->slot_count, env->slot_bytes, hs->local ? fds[1] : -1, 0};
-  int failed = shm_send_fds(hs->watch.fd, &offer, sizeof offer, fds, hs->local ? 1 : 2);
+  int failed = colli_unix_send(hs->watch.fd, &offer, sizeof offer, fds, hs->local ? 1 : 2);
   int error = errno;
   colli_fd_close(fds[0]);
   if (failed) {
@@ -286,7 +286,7 @@ static void receive_answer(shm_handshake *hs) {
   shm_answer answer;
   int bell = -1;
   int want = hs->local ? 0 : 1;
-  int result = shm_recv_fds(hs->watch.fd, &answer, sizeof answer, &bell, want);
+  int result = colli_unix_recv(hs->watch.fd, &answer, sizeof answer, &bell, want);
   if (result < 0 && errno == EAGAIN)
     return;
   if (result <= 0) {
@@ -315,7 +315,7 @@ static void send_answer(shm_handshake *hs, const shm_fault *fault) {
   shm_endpoint *ep = hs->ep;
   shm_answer answer = {SHM_MAGIC, fault->status, hs->local ? ep->bell.fd : -1, 0};
   shm_fault broken = *fault;
-  if (shm_send_fds(hs->watch.fd, &answer, sizeof answer, &ep->bell.fd, hs->local ? 0 : 1) != 0) {
+  if (colli_unix_send(hs->watch.fd, &answer, sizeof answer, &ep->bell.fd, hs->local ? 0 : 1) != 0) {
     shm_fault_set(&broken, errno == EPIPE ? COLL_ERR_PEER_LOST : COLL_ERR_SYSTEM, "sendmsg", errno,
                   "cannot answer the peer's handshake");
   }
@@ -331,8 +331,8 @@ static void send_answer(shm_handshake *hs, const shm_fault *fault) {
 static void receive_offer(shm_handshake *hs) {
   shm_offer offer;
   const coll_transport_env *env = hs->ep->env;
-  int fds[SHM_MAX_FDS] = {-1, -1};
-  int result = shm_recv_fds(hs->watch.fd, &offer, sizeof offer, fds, hs->local ? 1 : 2);
+  int fds[COLLI_UNIX_FDS] = {-1, -1};
+  int result = colli_unix_recv(hs->watch.fd, &offer, sizeof offer, fds, hs->local ? 1 : 2);
   if (result < 0 && errno == EAGAIN)
     return;
   int error = errno;

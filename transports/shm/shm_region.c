@@ -136,7 +136,7 @@ static uint32_t take_ended_share(shm_peer *peer) {
 static bool pass_descriptor(shm_conn *conn, const shm_region *region) {
   char byte = 0;
   return conn->local || (conn->watch.fd >= 0 &&
-                         shm_send_fds(conn->watch.fd, &byte, sizeof byte, &region->fd, 1) == 0);
+                         colli_unix_send(conn->watch.fd, &byte, sizeof byte, &region->fd, 1) == 0);
 }
 
 /* Begins to offer a region to the peer, if that is possible now. */
@@ -246,7 +246,7 @@ static void unmap_first(shm_peer *peer) {
 
 int shm_region_receive(shm_conn *conn) {
   char byte;
-  int fd = -1, result = shm_recv_fds(conn->watch.fd, &byte, sizeof byte, &fd, 1);
+  int fd = -1, result = colli_unix_recv(conn->watch.fd, &byte, sizeof byte, &fd, 1);
   if (result == 1 && conn->offered_fd >= 0) {
     colli_fd_close(fd);
     errno = EPROTO;

@@ -9,10 +9,9 @@
 #include <sys/un.h>
 
 #include "coll/coll_transport.h"
+#include "libcoll/net/unix_socket.h"
 
-#define SHM_MAGIC        0x326d6873u /* "shm2": changes with every change of what is shared */
-#define SHM_ABSTRACT_MAX 32
-#define SHM_MAX_FDS      2
+#define SHM_MAGIC 0x326d6873u /* "shm2": changes with every change of what is shared */
 
 /* An endpoint as its peers know it; travels in the transport's blob. */
 typedef struct shm_blob {
@@ -21,7 +20,7 @@ typedef struct shm_blob {
   uint64_t host_id;
   uint32_t uid;
   uint32_t name_bytes;
-  uint8_t name[SHM_ABSTRACT_MAX]; /* of an abstract socket, with its leading 0 */
+  uint8_t name[COLLI_UNIX_NAME]; /* of an abstract socket, with its leading 0 */
 } shm_blob;
 _Static_assert(sizeof(shm_blob) <= COLL_BLOB_BYTES, "travels in the blob");
 
@@ -54,15 +53,5 @@ socklen_t shm_blob_address(const shm_blob *blob, struct sockaddr_un *address);
  * process. One that has dropped its rights since it wrote `self` is met by others that have. If
  * not, errno is EACCES, or why that cannot be found out. */
 bool shm_is_same_user(int sock, const shm_blob *self, bool *local);
-
-/* Sends a message with descriptors (which stay the caller's) in one piece: 0, or -1 with errno. */
-int shm_send_fds(int sock, const void *message, size_t bytes, const int *fds, int count);
-
-/*
- * Receives a message of exactly `bytes` bytes with exactly `count` descriptors: 1; 0: the peer
- * closed; -1 with errno: EAGAIN, EPROTO (something else came), EMFILE (no room for the
- * descriptors), or what recvmsg() says.
- */
-int shm_recv_fds(int sock, void *message, size_t bytes, int *fds, int count);
 
 #endif

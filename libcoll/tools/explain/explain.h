@@ -15,6 +15,9 @@ typedef struct gpu_costs {
   double copy_gb;   /* a second, between a GPU and the host */
 } gpu_costs;
 
+/* Buffers that are registered, on all ranks alike. */
+enum { EXPLAIN_INPUT = 1, EXPLAIN_RESULT = 2, EXPLAIN_BOTH = 3 };
+
 /* The command line. */
 typedef struct question {
   const char *name; /* of the collective */
@@ -40,7 +43,8 @@ typedef struct question {
   bool threads; /* the ranks are, of one process */
   bool apart;   /* the GPUs have no peer access to each other */
   bool captured;
-  bool assumes; /* costs are given */
+  unsigned registered; /* which buffers are: EXPLAIN_... */
+  bool assumes;        /* costs are given */
   gpu_costs costs;
 } question;
 
@@ -97,6 +101,9 @@ typedef struct gpu_call {
   size_t piece; /* bytes of each block that are in a slot at a time */
   size_t rounds, meets;
   bool in_segments; /* each rank folds one segment of a round */
+  bool readable;    /* some buffers are registered that others could read where they are, */
+  bool in_place;    /* and they do: */
+  bool reads_inputs, reads_results, in_slots;
   gpu_rank *ranks;
   double in_bytes, out_bytes; /* over the link of the GPU with most */
   double memory_bytes;        /* in the memory of the GPU with most */

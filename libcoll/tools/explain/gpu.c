@@ -5,10 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "explain.h"
+#include "gpu_traffic.h"
 #include "libcoll/base/param.h"
 #include "libcoll/comm/direct.h"
-#include "libcoll/comm/direct_shape.h"
 
 #define STAGED_OPERATIONS 6 /* two copies; "reached", a wait and its reset; "left" */
 
@@ -89,98 +88,15 @@ static void choose_mode(const question *q, const answer *a, gpu_call *call) {
 
 /* ---- what ranks move ------------------------------------------------------------------------- */
 
-/* Bytes of all ranks so far, and of their GPUs. */
-typedef struct traffic {
-  const question *q;
-  colli_direct_shape shape;
-  gpu_rank *ranks;
-  double *in, *out; /* over the link of each GPU */
-  double *memory;   /* of each GPU */
-  double times;     /* how often what is added happens */
-} traffic;
-
-/* How many GPUs of a host have ranks, at most. */
-static int gpus_of_host(const question *q) {
-  const int most = (q->nranks + q->hosts - 1) / q->hosts;
-  return q->gpus < most ? q->gpus : most;
-}
-
-/* The GPU of a rank, counted over all hosts. */
-static int gpu_of(const question *q, int rank) {
-  const long long host = (long long)rank * q->hosts / q->nranks;
-  const long long first = (host * q->nranks + q->hosts - 1) / q->hosts;
-  return (int)(host * gpus_of_host(q) + (rank - first) % q->gpus);
-}
-
-/* A rank reads from another one's slot. */
-static void read_slot(traffic *t, int rank, int from, double bytes) {
-  const int here = gpu_of(t->q, rank), there = gpu_of(t->q, from);
-  bytes *= t->times;
-  if (here == there) {
-    t->ranks[rank].reads += bytes;
-    return;
-  }
-  t->ranks[rank].reads_far += bytes;
-  t->in[here] += bytes;
-  t->out[there] += bytes;
-}
-
-/* A kernel of a rank reads `bytes` of each of the slots [first, end), and writes as many in all if
- * it folds them, or all of them if it copies. */
-static void run_kernel(traffic *t, int rank, int first, int end, double bytes, bool folds) {
-  if (bytes == 0 || first == end)
-    return;
-  for (int from = first; from < end; from++)
-    read_slot(t, rank, from, bytes);
-  /* Of a tree, each combination is a kernel, and its result on the way is written and read. */
-  const int more = folds && t->shape.tree ? end - first - 2 : 0;
-  t->ranks[rank].reads += t->times * bytes * more;
-  t->ranks[rank].writes += t->times * (folds ? bytes * (1 + more) : bytes * (end - first));
-  t->ranks[rank].operations += t->times * (1 + more);
-}
-
-/* Bytes that a rank has in a call on blocks of so many; or puts into its slot. */
-static double input_of(const question *q, int rank, double bytes) {
-  switch (q->coll) {
-  case COLLI_BARRIER:
-    return 0;
-  case COLLI_BROADCAST:
-    return rank == q->root ? bytes : 0;
-  case COLLI_SCATTER:
-    return rank == q->root ? bytes * q->nranks : 0;
-  default:
-    return q->coll == COLLI_ALLTOALL || q->coll == COLLI_REDUCE_SCATTER ? bytes * q->nranks : bytes;
-  }
-}
-
-/* Bytes of its result. */
-static double result_of(const question *q, int rank, double bytes) {
-  switch (q->coll) {
-  case COLLI_BARRIER:
-    return 0;
-  case COLLI_EXSCAN:
-    return rank > 0 ? bytes : 0;
-  case COLLI_REDUCE:
-    return rank == q->root ? bytes : 0;
-  case COLLI_GATHER:
-    return rank == q->root ? bytes * q->nranks : 0;
-  case COLLI_ALLGATHER:
-  case COLLI_ALLTOALL:
-    return bytes * q->nranks;
-  default:
-    return bytes;
-  }
-}
-
 /* One rank folds its segment of a round, then copies all. */
 static void reduce_segments(traffic *t, int rank, size_t bytes) {
   const size_t n = (size_t)t->q->nranks;
   const size_t segment = colli_direct_segment(&t->shape, bytes);
   const size_t first = (size_t)rank * segment < bytes ? (size_t)rank * segment : bytes;
   const size_t own = bytes - first < segment ? bytes - first : segment;
-  run_kernel(t, rank, 0, (int)n, (double)own, true);
+  explain_run_kernel(t, rank, 0, (int)n, (double)own, true);
   for (size_t at = 0, from = 0; at < bytes; at += segment, from++)
-    read_slot(t, rank, (int)from, (double)(bytes - at < segment ? bytes - at : segment));
+    explain_read_slot(t, rank, (int)from, (double)(bytes - at < segment ? bytes - at : segment));
   t->ranks[rank].writes += t->times * (double)bytes;
   t->ranks[rank].operations += t->times;
 }
@@ -189,24 +105,24 @@ static void reduce_segments(traffic *t, int rank, size_t bytes) {
 static void add_round(traffic *t, int rank, size_t piece) {
   const question *q = t->q;
   const int n = q->nranks;
-  const double bytes = (double)piece, input = input_of(q, rank, bytes);
+  const double bytes = (double)piece, input = explain_input_of(q, rank, bytes);
   if (input > 0) {
     t->ranks[rank].reads += t->times * input;
     t->ranks[rank].writes += t->times * input;
     t->ranks[rank].operations += t->times;
   }
-  if (result_of(q, rank, bytes) == 0)
+  if (explain_result_of(q, rank, bytes) == 0)
     return;
   if (colli_direct_in_segments(&t->shape, piece))
     reduce_segments(t, rank, piece);
   else if (q->coll == COLLI_SCAN || q->coll == COLLI_EXSCAN)
-    run_kernel(t, rank, 0, rank + (q->coll == COLLI_SCAN), bytes, true);
+    explain_run_kernel(t, rank, 0, rank + (q->coll == COLLI_SCAN), bytes, true);
   else if (colli_reduces(q->coll))
-    run_kernel(t, rank, 0, n, bytes, true);
+    explain_run_kernel(t, rank, 0, n, bytes, true);
   else if (q->coll == COLLI_BROADCAST || q->coll == COLLI_SCATTER)
-    run_kernel(t, rank, q->root, q->root + 1, bytes, false);
+    explain_run_kernel(t, rank, q->root, q->root + 1, bytes, false);
   else
-    run_kernel(t, rank, 0, n, bytes, false);
+    explain_run_kernel(t, rank, 0, n, bytes, false);
 }
 
 /* ---- the whole ------------------------------------------------------------------------------- */
@@ -216,35 +132,42 @@ static void add_rounds(gpu_call *call, traffic *t, size_t count, size_t piece) {
   t->times = (double)count;
   call->rounds += count;
   call->in_segments |= count > 0 && colli_direct_in_segments(&t->shape, piece);
-  call->meets += count * (1u + colli_direct_in_segments(&t->shape, piece) + t->q->captured);
   for (int rank = 0; rank < t->q->nranks && count > 0; rank++)
     add_round(t, rank, piece);
 }
 
-/* Adds the rounds of a call in GPU memory. */
-static void count_direct(const question *q, gpu_call *call, traffic *t) {
+/* Adds the rounds of a call in slots. */
+static void count_in_slots(const question *q, gpu_call *call, traffic *t) {
   call->piece = colli_direct_piece(&t->shape);
   const size_t rest = q->bytes % call->piece;
   add_rounds(call, t, q->bytes / call->piece, call->piece);
   add_rounds(call, t, rest > 0 || q->bytes == 0, rest);
+  call->meets = colli_direct_meets(&t->shape, q->bytes, q->captured);
+}
+
+/* Adds a call in GPU memory. */
+static void count_direct(const question *q, gpu_call *call, traffic *t) {
+  if (!explain_count_in_place(t, call))
+    count_in_slots(q, call, t);
   int each = 3; /* ORDERED: "reached", a wait and its reset */
   if (call->mode == COLLI_GPU_SPIN)
     each = 1;
   if (call->mode == COLLI_GPU_MEET) /* an event, and a wait for each of the others */
     each = q->nranks;
   for (int rank = 0; rank < q->nranks; rank++)
-    t->ranks[rank].operations += (double)call->meets * each + 1; /* and the end */
+    t->ranks[rank].operations += /* and the end; with events there is one of it */
+        (double)call->meets * each + 1 + (call->mode == COLLI_GPU_MEET);
 }
 
 /* Adds the copies of a staged call: what it reads and writes is copied whole. */
 static void count_staged(const question *q, traffic *t) {
   for (int rank = 0; rank < q->nranks; rank++) {
     gpu_rank *it = &t->ranks[rank];
-    it->reads = input_of(q, rank, (double)q->bytes);
-    it->writes = result_of(q, rank, (double)q->bytes);
+    it->reads = explain_input_of(q, rank, (double)q->bytes);
+    it->writes = explain_result_of(q, rank, (double)q->bytes);
     it->operations = STAGED_OPERATIONS - (it->reads == 0) - (it->writes == 0);
-    t->in[gpu_of(q, rank)] += it->writes;
-    t->out[gpu_of(q, rank)] += it->reads;
+    t->in[explain_gpu_of(q, rank)] += it->writes;
+    t->out[explain_gpu_of(q, rank)] += it->reads;
   }
 }
 
@@ -255,8 +178,8 @@ static double larger(double a, double b) {
 /* Finds the GPUs with most bytes. */
 static void find_busiest(const question *q, gpu_call *call, const traffic *t) {
   for (int rank = 0; rank < q->nranks; rank++)
-    t->memory[gpu_of(q, rank)] += t->ranks[rank].reads + t->ranks[rank].writes;
-  for (int gpu = 0; gpu < q->hosts * gpus_of_host(q); gpu++) {
+    t->memory[explain_gpu_of(q, rank)] += t->ranks[rank].reads + t->ranks[rank].writes;
+  for (int gpu = 0; gpu < q->hosts * explain_gpus_of_host(q); gpu++) {
     call->in_bytes = larger(call->in_bytes, t->in[gpu]);
     call->out_bytes = larger(call->out_bytes, t->out[gpu]);
     call->memory_bytes = larger(call->memory_bytes, t->memory[gpu] + t->out[gpu]);
@@ -266,7 +189,7 @@ static void find_busiest(const question *q, gpu_call *call, const traffic *t) {
 void explain_gpu_count(const question *q, const answer *a, gpu_call *call) {
   *call = (gpu_call){.mode = COLLI_GPU_AUTO};
   traffic t = {.q = q, .shape = shape_of(q, a, 0)};
-  const size_t ngpus = (size_t)q->hosts * (size_t)gpus_of_host(q);
+  const size_t ngpus = (size_t)q->hosts * (size_t)explain_gpus_of_host(q);
   call->ranks = t.ranks = calloc((size_t)q->nranks, sizeof(*t.ranks));
   t.in = calloc(3 * ngpus, sizeof(*t.in));
   if (!t.ranks || !t.in)

@@ -24,7 +24,7 @@ static void print_question(const question *q) {
 }
 
 /* Prints the mode, and how the call is cut. */
-static void print_cut(const gpu_call *call) {
+static void print_cut(const question *q, const gpu_call *call) {
   printf("mode: %s, because %s\n", colli_param_word(COLLI_PARAM_GPU_MODE, call->mode),
          call->reason);
   if (call->mode == COLLI_GPU_STAGED) {
@@ -32,6 +32,18 @@ static void print_cut(const gpu_call *call) {
          "back");
     return;
   }
+  if (call->in_place) {
+    printf("registered %s are read where they are%s, %zu meets\n",
+           !call->reads_inputs   ? "results"
+           : call->reads_results ? "inputs, and segments of results,"
+                                 : "inputs",
+           call->in_slots ? ", and folded in segments, one a rank, in slots" : "", call->meets);
+    return;
+  }
+  if (q->registered)
+    printf("in slots, because %s\n", call->readable
+                                         ? "these take fewer meets than buffers that are registered"
+                                         : "no buffer that others could read is registered");
   printf("%zu round%s of up to %zu bytes a block (slots of %zu bytes)%s, %zu meet%s\n",
          call->rounds, call->rounds == 1 ? "" : "s", call->piece, call->slot_bytes,
          call->in_segments ? ", folded in segments, one a rank" : "", call->meets,
@@ -116,7 +128,7 @@ void explain_gpu(const question *q, answer *a) {
   gpu_call call;
   explain_gpu_count(q, a, &call);
   print_question(q);
-  print_cut(&call);
+  print_cut(q, &call);
   print_ranks(q, &call);
   printf("\nassumed%s, because libcoll has not been measured on any GPU (--assume changes it): "
          "launch %g us,\nhost %g us, meet %g us, link %g GB/s, memory %g GB/s, copy %g GB/s\n",

@@ -46,6 +46,9 @@ static const char help[] =
     "      --threads        there the ranks are threads of one process\n"
     "      --no-peers       there the GPUs have no peer access to each other\n"
     "      --captured       there the call is captured in a graph\n"
+    "      --registered B   there buffers are registered on all ranks (coll_comm_register()): "
+    "input,\n"
+    "                       result or both; a call in place: both\n"
     "      --assume TEXT    what it costs there; nothing was measured on a GPU, so these are\n"
     "                       assumptions: launch=3,host=15,meet=3 (us), link=20,memory=500,copy=20\n"
     "                       (GB/s)\n"
@@ -139,9 +142,19 @@ enum {
   OPT_THREADS,
   OPT_NO_PEERS,
   OPT_CAPTURED,
+  OPT_REGISTERED,
   OPT_ASSUME,
   OPT_LIST
 };
+
+/* Which buffers are registered. */
+static unsigned parse_registered(const char *text) {
+  static const char *const names[] = {"input", "result", "both"};
+  for (unsigned i = 0; i < 3; i++)
+    if (strcmp(text, names[i]) == 0)
+      return i + EXPLAIN_INPUT;
+  explain_refuse("--registered takes input, result or both, not '%s'", text);
+}
 
 /* Reads an option about GPUs; false: it is none. */
 static bool take_gpu_option(int option, question *q) {
@@ -157,6 +170,9 @@ static bool take_gpu_option(int option, question *q) {
     return true;
   case OPT_CAPTURED:
     q->captured = true;
+    return true;
+  case OPT_REGISTERED:
+    q->registered = parse_registered(optarg);
     return true;
   case OPT_ASSUME:
     if (!explain_assume(optarg, &q->costs))
@@ -288,9 +304,9 @@ static void check_question(const question *q, bool has_bytes) {
 
 /* Checks the options about GPUs. */
 static void check_gpus(const question *q) {
-  const bool other = q->threads || q->apart || q->captured || q->assumes;
+  const bool other = q->threads || q->apart || q->captured || q->registered || q->assumes;
   if (!q->gpus && other)
-    explain_refuse("--threads, --no-peers, --captured and --assume need --gpu");
+    explain_refuse("--threads, --no-peers, --captured, --registered and --assume need --gpu");
   if (q->gpus && (q->last_bytes || q->rank >= 0))
     explain_refuse("--gpu takes one size, and no --rank");
   if (q->threads && q->hosts > 1)
@@ -315,6 +331,7 @@ question explain_ask(int argc, char **argv) {
       {"threads", no_argument, NULL, OPT_THREADS},
       {"no-peers", no_argument, NULL, OPT_NO_PEERS},
       {"captured", no_argument, NULL, OPT_CAPTURED},
+      {"registered", required_argument, NULL, OPT_REGISTERED},
       {"assume", required_argument, NULL, OPT_ASSUME},
       {"list", no_argument, NULL, OPT_LIST},
       {"help", no_argument, NULL, 'h'},

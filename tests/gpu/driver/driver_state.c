@@ -319,6 +319,8 @@ uint64_t fake_gpu_held(void) {
   uint64_t count = (uint64_t)s->nmemory;
   for (const driver_object *o = s->objects; o; o = o->next)
     count += !o->destroyed;
+  for (const driver_memory *m = s->reserved; m; m = m->next)
+    count++;
   for (int i = 0; i < s->settings.devices; i++)
     count += (uint64_t)s->devices[i].context.retained;
   pthread_mutex_unlock(&s->lock);

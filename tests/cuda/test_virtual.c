@@ -1,0 +1,426 @@
+/*
+ * test_virtual.c: coll_comm_register() of memory that the program has mapped (cuMemMap()), which
+ * may consist of several allocations: ranks of other processes and on other devices read it where
+ * it is; what is refused; failures of the driver and of ranks while they share it, after which
+ * nothing is left.
+ */
+#include <criterion/criterion.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "extent.h"
+#include "libcoll/comm/comm.h"
+#include "support_device.h"
+#include "support_virtual.h"
+#include "tests/gpu/driver/use.h"
+#include "tests/proc/support_ranks.h"
+
+enum { RANKS = 3, COUNT = 3000, BYTES = COUNT * sizeof(int32_t), LIMIT_S = 60 };
+
+TestSuite(virtual_memory, .timeout = 200);
+
+/* This thread's stream, and a word that can stop it. */
+static _Thread_local colli_cu_stream stream;
+static _Thread_local uint32_t *word;
+
+static void make_stream(void) {
+  if (stream)
+    return;
+  stream = device_stream();
+  word = device_memory.take(sizeof(*word));
+}
+
+/* All-reduces in place, where the memory is, and checks the sum. */
+static int add_up(coll_comm *comm, int rank, int nranks, const coll_registration *it, char *at) {
+  uint32_t *stop = (make_stream(), device_place(word));
+  use_set(stop, 0);
+  virtual_fill(at, COUNT, rank + 1);
+  OK(comm->gpu->cuda.stream_wait_value_32(stream, (uint64_t)word, 1,
+                                          COLLI_CU_STREAM_WAIT_VALUE_EQ));
+  RANK_OK(coll_allreduce_on_stream(at, at, COUNT, COLL_INT32, COLL_SUM, comm, stream));
+  RANK_CHECK(it->eager > 0);
+  use_set(stop, 1);
+  device_await(stream);
+  RANK_OK(coll_comm_async_error(comm));
+  RANK_CHECK(virtual_has(at, COUNT, nranks * (nranks + 1) / 2));
+  return 0;
+}
+
+/* The letters of virtual_take(): the middle of the first allocation is where the range begins, and
+ * calls cross the border to each of the next two. */
+static const char *const pieces = "2131";
+
+/* Registers from the middle of an allocation to the middle of another one, and uses it. */
+static int use_range(coll_comm *comm, int rank, int nranks, const colli_cuda *cuda, bool shared) {
+  const virtual_memory mapped = virtual_take(cuda, device_of_rank(rank), pieces, shared);
+  char *at = mapped.at + VIRTUAL_GRANULE + 4096;
+  const size_t bytes = mapped.bytes - 2 * VIRTUAL_GRANULE;
+  coll_registration *it;
+  RANK_OK(coll_comm_register(comm, at, bytes, &it));
+  RANK_CHECK(add_up(comm, rank, nranks, it, at) == 0);
+  for (int border = 2; border <= 3; border++)
+    RANK_CHECK(add_up(comm, rank, nranks, it,
+                      mapped.at + (size_t)border * VIRTUAL_GRANULE - BYTES / 3) == 0);
+  RANK_CHECK(add_up(comm, rank, nranks, it, at + bytes - BYTES) == 0);
+  RANK_OK(coll_comm_deregister(comm, &it));
+  virtual_give(cuda, &mapped);
+  return 0;
+}
+
+/* ---- ranks that are processes ---------------------------------------------------------------- */
+
+/* Runs a rank on a communicator of processes, twice: the second time nothing more is held. */
+typedef int scene_fn(coll_comm *comm, int rank, int nranks);
+typedef struct scene {
+  scene_fn *run;
+  coll_id id;
+  int timeout_ms;
+} scene;
+
+static int run_process(coll_comm *comm, int rank, int nranks, void *arg) {
+  scene *s = arg;
+  coll_comm *mine = NULL;
+  coll_config config = COLL_CONFIG_INIT;
+  config.timeout_ms = s->timeout_ms;
+  alarm(LIMIT_S);
+  RANK_OK(device_create(comm, &s->id, &config, &mine));
+  RANK_CHECK(mine->direct);
+  uint64_t before = 0;
+  int fds = 0;
+  for (int turn = 0; turn < 2 && mine->failure.status == COLL_OK; turn++) {
+    before = device_held();
+    fds = count_fds();
+    RANK_CHECK(s->run(mine, rank, nranks) == 0);
+    if (mine->failure.status == COLL_OK)
+      RANK_OK(coll_barrier(mine));
+  }
+  RANK_CHECK(mine->failure.status != COLL_OK || device_held() == before);
+  RANK_CHECK(mine->failure.status != COLL_OK || count_fds() == fds);
+  RANK_OK(coll_comm_destroy(&mine));
+  return 0;
+}
+
+static scene *make_scene(scene_fn *run) {
+  scene *s = shared_memory(sizeof(*s));
+  *s = (scene){.run = run, .timeout_ms = slow_ms(20000)};
+  return s;
+}
+
+static int use_shared(coll_comm *comm, int rank, int nranks) {
+  return use_range(comm, rank, nranks, &comm->gpu->cuda, true);
+}
+
+Test(virtual_memory, processes) {
+  setenv("COLL_GPU_SLOT_BYTES", "4096", 1);
+  device_load();
+  for (int mode = MODE_ORDERED; mode <= MODE_SPIN; mode++)
+    for (int nranks = 2; nranks <= 4; nranks++) {
+      device_mode(mode);
+      cr_expect_eq(run_processes(nranks, NULL, run_process, make_scene(use_shared), LIMIT_S, NULL),
+                   0, "%d ranks, mode %d", nranks, mode);
+    }
+}
+
+/* More allocations than descriptors may be on their way; one rank has other memory. On a
+ * communicator that was made from another one. */
+static int use_many(coll_comm *comm, int rank, int nranks) {
+  const colli_cuda *cuda = &comm->gpu->cuda;
+  virtual_memory mapped = {NULL, 0};
+  char *at;
+  coll_registration *it;
+  coll_comm *child;
+  RANK_OK(coll_comm_dup(comm, NULL, &child));
+  RANK_OK(device_share(child));
+  if (rank == 1) {
+    at = device_memory.take(25 * (size_t)VIRTUAL_GRANULE);
+  } else {
+    mapped = virtual_take(cuda, device_of_rank(rank),
+                          rank == 0 ? "1111111111111111111111111" : "97333", true);
+    at = mapped.at;
+  }
+  RANK_OK(coll_comm_register(child, at, 25 * (size_t)VIRTUAL_GRANULE, &it));
+  for (int border = 1; border < 25; border += 23)
+    RANK_CHECK(add_up(child, rank, nranks, it, at + (size_t)border * VIRTUAL_GRANULE - BYTES / 2) ==
+               0);
+  RANK_OK(coll_comm_deregister(child, &it));
+  RANK_OK(coll_comm_destroy(&child));
+  if (rank == 1)
+    device_memory.give(at);
+  else
+    virtual_give(cuda, &mapped);
+  return 0;
+}
+
+Test(virtual_memory, many) {
+  setenv("COLL_GPU_SLOT_BYTES", "4096", 1);
+  device_load();
+  device_mode(MODE_ORDERED);
+  cr_expect_eq(run_processes(RANKS, NULL, run_process, make_scene(use_many), LIMIT_S, NULL), 0);
+}
+
+/* ---- ranks that are threads ------------------------------------------------------------------ */
+
+/* No descriptors are needed. What pinned memory threads find free is by chance, but a leak would
+ * grow with the turns. */
+enum { TURNS = 6 };
+static int use_threads(coll_comm *comm, int rank, int nranks, void *arg) {
+  const colli_cuda *cuda = device_use(device_of_rank(rank));
+  (void)arg;
+  RANK_OK(device_share(comm));
+  uint64_t held = 0;
+  int fds = 0;
+  for (int turn = 0; turn < TURNS; turn++) {
+    RANK_CHECK(use_range(comm, rank, nranks, cuda, turn % 2) == 0);
+    RANK_OK(coll_barrier(comm)); /* nobody holds more than the library keeps for later */
+    if (turn == 0)
+      held = device_held();
+    if (turn == 0)
+      fds = count_fds();
+    RANK_CHECK(device_held() <= held + 2 && count_fds() <= fds + 2);
+    RANK_OK(coll_barrier(comm));
+  }
+  return 0;
+}
+
+Test(virtual_memory, threads) {
+  setenv("COLL_GPU_SLOT_BYTES", "4096", 1);
+  setenv("GPU_QUEUES", "128", 1);
+  device_use(0);
+  for (int mode = MODE_ORDERED; device_mode(mode); mode++)
+    for (int nranks = 2; nranks <= 4; nranks++)
+      cr_expect_eq(run_threads(nranks, NULL, use_threads, NULL), 0, "%d ranks, mode %d", nranks,
+                   mode);
+}
+
+/* What no other device has: memory of pools, as the driver's seems to be here. */
+static int use_pooled(coll_comm *comm, int rank, int nranks, void *arg) {
+  coll_registration *it;
+  (void)arg;
+  (void)nranks;
+  device_use(device_of_rank(rank));
+  RANK_OK(device_share(comm));
+  char *at = device_memory.take(BYTES);
+  RANK_CHECK(
+      device_refused(comm, coll_comm_register(comm, at, BYTES, &it), COLL_ERR_UNSUPPORTED,
+                     "says rank 0: rank 1's memory is of a pool, or the driver shares none"));
+  RANK_CHECK(device_refused(comm, coll_comm_register(comm, at, BYTES + 8192, &it),
+                            COLL_ERR_INVALID_ARGUMENT,
+                            "says rank 0: 20192 bytes are more than the allocation has"));
+  device_memory.give(at);
+  return 0;
+}
+
+Test(virtual_memory, pooled) {
+  setenv("GPU_NO_IPC", "1", 1);
+  device_use(0);
+  device_mode(MODE_ORDERED);
+  cr_expect_eq(run_threads(2, NULL, use_pooled, NULL), 0);
+}
+
+/* ---- refusals -------------------------------------------------------------------------------- */
+
+/* The last rank's memory is not as it must be. */
+static int refuse_all(coll_comm *comm, int rank, int nranks) {
+  const colli_cuda *cuda = &comm->gpu->cuda;
+  const int device = device_of_rank(rank);
+  const bool last = rank == nranks - 1;
+  const virtual_memory good = virtual_take(cuda, device, "111", true);
+  const virtual_memory secret = virtual_take(cuda, device, "111", false);
+  coll_registration *it;
+  RANK_CHECK(device_refused(
+      comm, coll_comm_register(comm, last ? secret.at : good.at, good.bytes, &it),
+      COLL_ERR_UNSUPPORTED,
+      "says rank 0: rank 2's virtual memory has no descriptors: request the handle type "
+      "POSIX_FILE_DESCRIPTOR, or set TORCH_CUDA_EXPANDABLE_SEGMENTS_IPC=1"));
+  OK(cuda->mem_unmap((colli_cu_deviceptr)good.at + VIRTUAL_GRANULE, VIRTUAL_GRANULE));
+  for (int i = 0; i < 2; i++) /* a hole, and an end */
+    RANK_CHECK(device_refused(
+        comm,
+        coll_comm_register(comm, good.at + 2 * (size_t)i * VIRTUAL_GRANULE + 64,
+                           last ? VIRTUAL_GRANULE : VIRTUAL_GRANULE - 64, &it),
+        COLL_ERR_INVALID_ARGUMENT, "says rank 2: 2097152 bytes are more than are mapped on GPU"));
+  RANK_CHECK(!it && !comm->direct->registered);
+  RANK_OK(coll_comm_register(comm, good.at, VIRTUAL_GRANULE, &it));
+  RANK_CHECK(add_up(comm, rank, nranks, it, good.at) == 0);
+  RANK_OK(coll_comm_deregister(comm, &it));
+  OK(cuda->mem_unmap((colli_cu_deviceptr)good.at, VIRTUAL_GRANULE));
+  OK(cuda->mem_unmap((colli_cu_deviceptr)good.at + 2 * VIRTUAL_GRANULE, VIRTUAL_GRANULE));
+  OK(cuda->mem_address_free((colli_cu_deviceptr)good.at, good.bytes));
+  virtual_give(cuda, &secret);
+  return 0;
+}
+
+Test(virtual_memory, refused) {
+  setenv("COLL_GPU_SLOT_BYTES", "4096", 1);
+  device_load();
+  device_mode(MODE_ORDERED);
+  cr_expect_eq(run_processes(RANKS, NULL, run_process, make_scene(refuse_all), LIMIT_S, NULL), 0);
+}
+
+/* ---- failures of the driver ------------------------------------------------------------------ */
+
+/* Functions that take the place of the driver's. The third call of each fails, at the latest. */
+static int calls_left;
+static colli_cuda real;
+
+#define FAIL_AT(field, arguments, ...)                                                             \
+  static colli_cu_result fail_##field arguments {                                                  \
+    return calls_left-- > 0 ? real.field(__VA_ARGS__) : COLLI_CUDA_ERROR_UNKNOWN;                  \
+  }
+
+FAIL_AT(mem_retain_allocation_handle, (colli_cu_allocation * handle, void *at), handle, at)
+FAIL_AT(mem_export,
+        (void *shareable, colli_cu_allocation handle, colli_cu_handle_type type,
+         unsigned long long flags),
+        shareable, handle, type, flags)
+FAIL_AT(mem_import, (colli_cu_allocation * handle, void *shareable, colli_cu_handle_type type),
+        handle, shareable, type)
+FAIL_AT(mem_address_reserve,
+        (colli_cu_deviceptr * at, size_t bytes, size_t alignment, colli_cu_deviceptr wanted,
+         unsigned long long flags),
+        at, bytes, alignment, wanted, flags)
+FAIL_AT(mem_map,
+        (colli_cu_deviceptr at, size_t bytes, size_t offset, colli_cu_allocation handle,
+         unsigned long long flags),
+        at, bytes, offset, handle, flags)
+FAIL_AT(mem_set_access,
+        (colli_cu_deviceptr at, size_t bytes, const colli_cu_access *access, size_t count), at,
+        bytes, access, count)
+
+/* Puts one of them into the table. */
+static const char *break_driver(colli_cuda *cuda, int which) {
+  switch (which) {
+  case 0:
+    cuda->mem_retain_allocation_handle = fail_mem_retain_allocation_handle;
+    return "cuMemRetainAllocationHandle";
+  case 1:
+    cuda->mem_export = fail_mem_export;
+    return "cuMemExportToShareableHandle";
+  case 2:
+    cuda->mem_import = fail_mem_import;
+    return "cuMemImportFromShareableHandle";
+  case 3:
+    cuda->mem_address_reserve = fail_mem_address_reserve;
+    return "cuMemAddressReserve";
+  case 4:
+    cuda->mem_map = fail_mem_map;
+    return "cuMemMap";
+  default:
+    cuda->mem_set_access = fail_mem_set_access;
+    return "cuMemSetAccess";
+  }
+}
+enum { BREAKABLE = 6 };
+
+/* A function of one rank's driver fails, the first time or later: no rank has the memory. */
+static int break_all(coll_comm *comm, int rank, int nranks) {
+  colli_cuda *cuda = &comm->gpu->cuda;
+  const virtual_memory mapped = virtual_take(cuda, device_of_rank(rank), pieces, true);
+  coll_registration *it;
+  char words[80];
+  real = *cuda;
+  for (int which = 0; which < BREAKABLE; which++)
+    for (int good = 0; good < (which == 3 || which == 5 ? nranks - 1 : 3); good++) {
+      const int broken = (which + good) % nranks;
+      colli_cuda other = real;
+      snprintf(words, sizeof(words), "no memory is registered, says rank %d: %s", broken,
+               break_driver(rank == broken ? cuda : &other, which));
+      calls_left = good;
+      const int fds = count_fds();
+      const uint64_t held = device_held();
+      RANK_CHECK(device_refused(comm, coll_comm_register(comm, mapped.at, mapped.bytes, &it),
+                                COLL_ERR_SYSTEM, words));
+      RANK_CHECK(!it && !comm->direct->registered);
+      RANK_CHECK(count_fds() == fds && device_held() == held);
+      *cuda = real;
+    }
+  RANK_OK(coll_comm_register(comm, mapped.at, mapped.bytes, &it));
+  RANK_CHECK(add_up(comm, rank, nranks, it, mapped.at) == 0);
+  RANK_OK(coll_comm_deregister(comm, &it));
+  virtual_give(cuda, &mapped);
+  return 0;
+}
+
+Test(virtual_memory, broken_driver) {
+  setenv("COLL_GPU_SLOT_BYTES", "4096", 1);
+  device_load();
+  device_mode(MODE_ORDERED);
+  cr_expect_eq(run_processes(RANKS, NULL, run_process, make_scene(break_all), LIMIT_S, NULL), 0);
+}
+
+/* ---- ranks that end midway ------------------------------------------------------------------- */
+
+static int ending; /* the signal */
+
+/* Takes the place of the driver's function: the second time, this rank ends. */
+static colli_cu_result end_export(void *shareable, colli_cu_allocation handle,
+                                  colli_cu_handle_type type, unsigned long long flags) {
+  if (calls_left-- == 0)
+    raise(ending);
+  return real.mem_export(shareable, handle, type, flags);
+}
+
+static colli_cu_result end_import(colli_cu_allocation *handle, void *shareable,
+                                  colli_cu_handle_type type) {
+  if (calls_left-- == 0)
+    raise(ending);
+  return real.mem_import(handle, shareable, type);
+}
+
+static int lose(coll_comm *comm, int rank, int how, bool takes) {
+  colli_cuda *cuda = &comm->gpu->cuda;
+  const virtual_memory mapped = virtual_take(cuda, device_of_rank(rank), pieces, true);
+  coll_registration *it;
+  const int fds = count_fds();
+  real = *cuda;
+  calls_left = 1;
+  ending = how;
+  if (rank == 1 && takes)
+    cuda->mem_import = end_import;
+  else if (rank == 1)
+    cuda->mem_export = end_export;
+  RANK_CHECK(device_refused(comm, coll_comm_register(comm, mapped.at, mapped.bytes, &it),
+                            how == SIGKILL ? COLL_ERR_PEER_LOST : COLL_ERR_TIMEOUT, "rank 1"));
+  RANK_CHECK(!it && !comm->direct->registered);
+  RANK_CHECK(comm->failure.status != COLL_OK && comm->failure.error.peer == 1);
+  RANK_CHECK(count_fds() <= fds); /* connections are closed */
+  virtual_give(cuda, &mapped);
+  return 0;
+}
+
+static int lose_giver(coll_comm *comm, int rank, int nranks) {
+  (void)nranks;
+  return lose(comm, rank, SIGKILL, false);
+}
+
+static int lose_taker(coll_comm *comm, int rank, int nranks) {
+  (void)nranks;
+  return lose(comm, rank, SIGKILL, true);
+}
+
+static int freeze_giver(coll_comm *comm, int rank, int nranks) {
+  (void)nranks;
+  return lose(comm, rank, SIGSTOP, false);
+}
+
+static int freeze_taker(coll_comm *comm, int rank, int nranks) {
+  (void)nranks;
+  return lose(comm, rank, SIGSTOP, true);
+}
+
+Test(virtual_memory, lost) {
+  static scene_fn *const scenes[] = {lose_giver, lose_taker, freeze_giver, freeze_taker};
+  int results[RANKS];
+  device_load();
+  device_mode(MODE_ORDERED);
+  for (int i = 0; i < 4; i++) {
+    scene *s = make_scene(scenes[i]);
+    if (i >= 2)
+      s->timeout_ms = slow_ms(1000);
+    run_processes(RANKS, NULL, run_process, s, LIMIT_S, results);
+    cr_expect(results[0] == 0 && results[2] == 0, "%d: %d %d", i, results[0], results[2]);
+  }
+}
