@@ -9,6 +9,7 @@
 #include "libcoll/progress/enter.h"
 #include "libcoll/progress/progress_thread.h"
 #include "libcoll/progress/wait.h"
+#include "libcoll/run/gpu_lend.h"
 #include "libcoll/run/request.h"
 #include "libcoll/run/run.h"
 #include "libcoll/stream/direct_meet.h"
@@ -65,16 +66,19 @@ static coll_status fill_staged(enqueued *it, coll_error *error) {
   return status;
 }
 
-/* Makes copies for the calls of a batch, in the memory of an earlier one unless that is NULL. */
+/* Makes copies for the calls of a batch, in the memory of an earlier one unless that is NULL. Calls
+ * in graphs lend nothing: their memory may be other memory each time. */
 static coll_status stage(stream_batch *batch, const stream_batch *earlier) {
   coll_status status = COLL_OK;
   for (int i = 0; i < batch->count && status == COLL_OK; i++) {
     colli_call *call = batch->calls[i].request->kept;
     colli_gpu_places places;
     colli_gpu_find(batch->comm, call, &places);
+    const bool lends = colli_gpu_may_lend(batch->comm, call, &places) &&
+                       !colli_gpu_passage_is_captured(&batch->passage);
     status =
-        colli_gpu_stage_make(batch->comm, call, &places, earlier ? &earlier->calls[i].stage : NULL,
-                             &batch->calls[i].stage);
+        colli_gpu_stage_make(batch->comm, call, &places, lends,
+                             earlier ? &earlier->calls[i].stage : NULL, &batch->calls[i].stage);
     if (status == COLL_OK)
       colli_gpu_stage_use(&batch->calls[i].stage, call);
   }
@@ -430,7 +434,7 @@ static bool end_queue(coll_comm *comm) {
   if (comm->direct && !TAILQ_EMPTY(&streams->batches))
     colli_direct_stop(comm->direct);
   TAILQ_FOREACH(batch, &streams->batches, link) {
-    colli_gpu_passage_abandon(&batch->passage);
+    colli_batch_abandon(batch);
     none = false;
   }
   return none;
