@@ -27,11 +27,13 @@ static void load(void) {
   setenv("COLL_SLOT_BYTES", "16K", 1);
 }
 
+static int timeout_ms = 20000;
+
 /* Runs ranks as threads, connected by verbs. */
 static int run(int nranks, const char *fault, rank_fn fn, void *arg) {
   coll_config config = COLL_CONFIG_INIT;
   config.transport = "verbs";
-  config.timeout_ms = 20000;
+  config.timeout_ms = timeout_ms;
   if (fault)
     setenv("COLL_FAULT", fault, 1);
   device_use(0);
@@ -244,6 +246,30 @@ Test(rdma_many, cut_in_the_middle, .init = load) {
       some |= its.fake->dmabuf_written > 0;
     }
   cr_assert(some, "each time before the target");
+}
+
+/* A communicator ends before a stream has come to its call: nothing remains registered. */
+static int run_held(coll_comm *comm, int rank, int nranks, void *arg) {
+  device_gate **gates = arg;
+  letter it = {.from = 0, .to = 1, .bytes = 2 * LEAST};
+  (void)nranks;
+  device_use(device_of_rank(rank));
+  char *buf = rdma_take(it.bytes, 0);
+  colli_cu_stream stream = device_stream();
+  const int before = its.fake->registered;
+  device_may_leak();
+  gates[rank] = device_stop(stream);
+  RANK_OK(start(&it, rank == 0, 3, buf, comm, stream, NULL));
+  RANK_CHECK(its.fake->registered > before);
+  return 0;
+}
+
+Test(rdma_many, held_until_the_end, .init = load) {
+  device_gate *gates[2];
+  timeout_ms = 300;
+  cr_assert_eq(run(2, NULL, run_held, gates), 0);
+  for (int i = 0; i < 2; i++)
+    device_open(gates[i]);
 }
 
 /* The sender is killed when its message has begun. */

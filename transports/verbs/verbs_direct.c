@@ -12,6 +12,7 @@
 #include "transports/verbs/verbs_poll.h"
 #include "transports/verbs/verbs_post.h"
 
+_Static_assert(VERBS_REFERENCES >= VERBS_SENDS, "what may be posted may read memory");
 #define DIRECT_LEAST 16384u /* it is faster to copy fewer bytes than to advertise */
 
 /*
@@ -77,7 +78,7 @@ int verbs_expect(coll_conn *base, uint64_t ahead, const coll_tag *tag, void *buf
  * error. */
 static int write_to_target(verbs_conn *conn, const verbs_advert *part, const coll_tag *tag,
                            struct ibv_sge from) {
-  if (conn->refs_posted - conn->refs_done == VERBS_REFERENCES || !verbs_may_post(conn))
+  if (!verbs_may_post(conn))
     return COLL_T_AGAIN;
   uint32_t ring_key = conn->write.wr.rdma.rkey;
   conn->part[0] = from;
@@ -183,8 +184,7 @@ static int find_long_room(verbs_conn *conn, size_t bytes, verbs_place *place) {
   for (int look = 0;; look++) {
     if (conn->gate)
       return conn->gate & VERBS_GATE_GONE ? verbs_conn_report(conn) : COLL_T_AGAIN;
-    if (conn->refs_posted - conn->refs_done < VERBS_REFERENCES && verbs_may_post(conn) &&
-        verbs_tx_room(&conn->tx, bytes, false, place))
+    if (verbs_may_post(conn) && verbs_tx_room(&conn->tx, bytes, false, place))
       return COLL_T_DONE;
     if (look > 0)
       return COLL_T_AGAIN;
