@@ -36,12 +36,12 @@ rdma rdma_load(const char *gpu_rdma) {
 
 void rdma_fill(char *memory, size_t bytes, unsigned seed) {
   for (size_t i = 0; i < bytes; i++)
-    memory[i] = (char)(seed ? (i * 7 + i / 251 * 3 + seed * 101) : 0);
+    memory[i] = (char)(seed ? (i * 7 + i / 251 * 3 + seed * 101) : 0x5a);
 }
 
 bool rdma_is(const char *memory, size_t bytes, unsigned seed) {
   for (size_t i = 0; i < bytes; i++)
-    if (memory[i] != (char)(seed ? (i * 7 + i / 251 * 3 + seed * 101) : 0))
+    if (memory[i] != (char)(seed ? (i * 7 + i / 251 * 3 + seed * 101) : 0x5a))
       return false;
   return true;
 }

@@ -15,8 +15,8 @@ typedef struct rdma {
 /* Loads both fakes. gpu_rdma: GPU_RDMA (tests/gpu/driver/driver.h). */
 rdma rdma_load(const char *gpu_rdma);
 
-/* Memory of this thread's device with `bytes` bytes that depend on `seed`; 0: all zero. Not at the
- * beginning of a page. And whether it has these bytes, after them `rest` zeros. */
+/* Memory of this thread's device with `bytes` bytes that depend on `seed`; 0: all the same. Not at
+ * the beginning of a page. And whether it has these bytes, after them `rest` of those. */
 char *rdma_take(size_t bytes, unsigned seed);
 void rdma_give(char *memory);
 bool rdma_has(const char *memory, size_t bytes, unsigned seed, size_t rest);
