@@ -3,8 +3,9 @@
  * straight to their target (verbs_target.h).
  *
  * Each end decides for itself: the receiver advertises registered memory, and the sender writes
- * there what lies in registered memory of its own. Everything else goes through the ring. Memory of
- * a GPU is only offered to a sender that has said that it will wait for the offer.
+ * there what lies in registered memory of its own. Everything else goes through the ring. A target
+ * in memory of a GPU is the exception: its receiver has told the sender, which waits for the
+ * advert.
  */
 #include <string.h>
 
