@@ -38,10 +38,16 @@ static const table_entry mandatory[] = {
 };
 
 /* Groups of functions: a transport has all of a group or none. NULL ends each group. */
-static const table_entry groups[][5] = {
+static const table_entry groups[][6] = {
     {ENTRY(region_add), ENTRY(region_remove), ENTRY(send_ref), {0, NULL}},
     {ENTRY(offer_work), ENTRY(claim_work), ENTRY(finish_work), ENTRY(unfinished_work), {0, NULL}},
     {ENTRY(register_buffer), ENTRY(release_buffers), {0, NULL}},
+    {ENTRY(register_device),
+     ENTRY(release_device),
+     ENTRY(send_device),
+     ENTRY(send_to_target),
+     ENTRY(offer_device),
+     {0, NULL}},
 };
 
 /* Whether the table has a function. */

@@ -124,6 +124,10 @@ coll_status coll_probe(coll_comm *comm, int peer, int tag, coll_message *message
 static coll_status start_taken(coll_comm *comm, const colli_call *call, colli_plan *none,
                                coll_request *op) {
   (void)none;
+  if (call->lent) {
+    op->lent = call->lent;
+    op->registered = COLLI_HAS_LENT;
+  }
   start_post(comm, call->name,
              (colli_post){.kind = COLLI_POST_RECV,
                           .peer = call->source,
@@ -131,7 +135,8 @@ static coll_status start_taken(coll_comm *comm, const colli_call *call, colli_pl
                           .type = call->type,
                           .count = call->recv_count,
                           .buf = call->recvbuf,
-                          .from = call->taken},
+                          .from = call->taken,
+                          .lent = call->lent ? &call->lent[COLLI_LENT_RECEIVED] : NULL},
              op);
   return COLL_OK;
 }

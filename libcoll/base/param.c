@@ -150,6 +150,11 @@ const colli_param_info colli_param_table[COLLI_PARAM_COUNT] = {
          "64, the same on all ranks. A communicator takes five of them on each rank's GPU. "
          "Long calls that are staged are copied in parts, four of which are as long as the "
          "shortest slot."},
+    [COLLI_PARAM_GPU_DIRECT_RDMA] =
+        {"COLL_GPU_DIRECT_RDMA", COLLI_PARAM_WORD, "auto", COLLI_GPU_RDMA_AUTO, COLLI_GPU_RDMA_OFF,
+         "Whether InfiniBand and RoCE devices read and write GPU memory themselves, in long "
+         "messages between two ranks: auto (where GPU, drivers and device can) or off (messages "
+         "are copied in host memory). Ranks may differ; see docs/verbs.md."},
     [COLLI_PARAM_TOPO_FILE] =
         {"COLL_TOPO_FILE", COLLI_PARAM_STRING, "", 0, 0,
          "Description of the machine that coll_topo shows instead of this one: an hwloc XML file, "
@@ -226,6 +231,7 @@ static const char *const words[COLLI_PARAM_COUNT][5] = {
     [COLLI_PARAM_CHECK_FINITE] = {"off", "warn", "error"},
     [COLLI_PARAM_DATA_CHECK] = {"none", "crc32c", "mac"},
     [COLLI_PARAM_GPU_MODE] = {"auto", "staged", "ordered", "spin", "meet"},
+    [COLLI_PARAM_GPU_DIRECT_RDMA] = {"auto", "off"},
 };
 
 const char *colli_param_word(colli_param_id id, long long number) {

@@ -45,6 +45,7 @@ typedef enum colli_param_id {
   COLLI_PARAM_SLOT_COUNT,        /* COLL_SLOT_COUNT */
   COLLI_PARAM_GPU_MODE,          /* COLL_GPU_MODE: colli_gpu_mode */
   COLLI_PARAM_GPU_SLOT_BYTES,    /* COLL_GPU_SLOT_BYTES */
+  COLLI_PARAM_GPU_DIRECT_RDMA,   /* COLL_GPU_DIRECT_RDMA: colli_gpu_rdma */
   COLLI_PARAM_TOPO_FILE,         /* COLL_TOPO_FILE */
   COLLI_PARAM_FAULT,             /* COLL_FAULT: the fault decorator */
   COLLI_PARAM_SSH,               /* COLL_SSH: collrun */
@@ -63,6 +64,9 @@ typedef enum colli_param_id {
   COLLI_PARAM_SECRET, /* never loaded: see create/find_secret.h */
   COLLI_PARAM_COUNT
 } colli_param_id;
+
+/* The words of COLL_GPU_DIRECT_RDMA. */
+typedef enum colli_gpu_rdma { COLLI_GPU_RDMA_AUTO, COLLI_GPU_RDMA_OFF } colli_gpu_rdma;
 
 /* The words of COLL_DATA_CHECK: transports/check. */
 typedef enum colli_data_check {

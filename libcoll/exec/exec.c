@@ -31,10 +31,14 @@ void colli_exec_enlist(colli_exec *exec, coll_request *op) {
 
 /* Releases what an operation has only while it runs. */
 __attribute__((noinline, cold)) static void release(coll_request *op) {
-  if (op->registered & COLLI_HAS_ROOMS)
+  if (op->registered & COLLI_HAS_ROOMS) {
     colli_rooms_free(op);
-  else
+  } else if (op->registered & COLLI_HAS_LENT) {
+    colli_exec_return_lent(op->lent);
+    op->registered = 0;
+  } else {
     colli_exec_release(op);
+  }
 }
 
 /* Takes an operation out of the list of those in flight and marks it complete. */

@@ -87,6 +87,9 @@ int colli_exec_waits_for(const coll_request *op, int *channel, int *step);
 /* Adds the peers that a collective waits for to a list of at most `max`; the new count. */
 int colli_exec_add_waits(const coll_request *op, int *peers, int count, int max);
 
+/* Gives back memory that is lent: no connection uses it any more. */
+void colli_exec_return_lent(colli_lent *lent);
+
 /* Adds a peer to a list of at most `max` unless it is there or negative; the new count. */
 int colli_exec_add_peer(int *peers, int count, int max, int peer);
 

@@ -36,6 +36,20 @@ typedef enum colli_stage_out {
  * when an operation ends. */
 #define COLLI_HAS_ROOMS 4u
 
+/* Another: parts of the message are in memory of GPUs that is lent to transports. */
+#define COLLI_HAS_LENT 8u
+
+/* Memory of a GPU that a transport has registered for one half of a message. */
+typedef struct colli_lent {
+  const coll_transport_ops *with; /* NULL: none */
+  coll_endpoint *at;
+  coll_device_memory *memory;
+  const char *address; /* its first byte, which the processor cannot read */
+} colli_lent;
+
+/* The halves of a message. */
+enum { COLLI_LENT_SENT, COLLI_LENT_RECEIVED, COLLI_LENT_COUNT };
+
 /*
  * Messages that are adjacent in memory and on a connection. Their buffers are in use until the
  * connection has counted them: [begin, end), in slices of `slice` bytes, the last of which may be
@@ -132,6 +146,7 @@ struct coll_request {
   int lanes_left;
   const coll_transport_ops *registered_with; /* if any buffer is: with whom */
   coll_endpoint *registered_at;
+  colli_lent *lent; /* of a message that has COLLI_HAS_LENT: COLLI_LENT_COUNT of them */
 
   /* its owner's data, which the executor does not read */
   uint64_t plan;  /* number of the plan from which it was last filled in; 0: none */

@@ -1,5 +1,5 @@
 /* register.c: registers the buffers of an operation with transports that use registration, and
- * releases them at its end. */
+ * releases them at its end; also what of GPUs' memory is lent to transports for a message. */
 #include "libcoll/base/assert.h"
 #include "libcoll/exec/step.h"
 
@@ -60,4 +60,12 @@ void colli_exec_release(coll_request *op) {
   COLLI_ASSERT(op->registered && op->registered_with);
   op->registered = 0;
   op->registered_with->release_buffers(op->registered_at, op);
+}
+
+void colli_exec_return_lent(colli_lent *lent) {
+  for (int i = 0; i < COLLI_LENT_COUNT; i++) {
+    if (lent[i].with)
+      lent[i].with->release_device(lent[i].at, lent[i].memory);
+    lent[i].with = NULL;
+  }
 }

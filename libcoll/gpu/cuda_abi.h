@@ -210,6 +210,7 @@ typedef struct colli_cu_launch_config {
   X(CU_MEM_ALLOC_GRANULARITY_RECOMMENDED, 1)                                                       \
   X(CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 1)                                                        \
   X(CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX, 0)                                         \
+  X(CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_HOST, 1)                                                \
   X(CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER, 100)                                                 \
   X(CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_ALL_DEVICES, 200)                                           \
   X(CU_STREAM_NON_BLOCKING, 1)                                                                     \

@@ -24,6 +24,7 @@ typedef struct colli_gpu_device {
   colli_cu_context context; /* the primary one, retained; NULL: not yet */
   colli_cu_stream stream;   /* for copies; it waits for no other */
   colli_gpu_programs *programs;
+  bool lends_nothing, told_of_lending; /* to networks; the log has been told why: rdma.h */
 } colli_gpu_device;
 
 typedef struct colli_gpu {

@@ -79,6 +79,12 @@ coll_status colli_gpu_passage_take_answer(colli_gpu_passage *passage, coll_error
   return COLL_OK;
 }
 
+bool colli_gpu_passage_is_captured(const colli_gpu_passage *passage) {
+  colli_cu_capture_status status = COLLI_CU_STREAM_CAPTURE_STATUS_NONE;
+  return passage->gpu->cuda.stream_is_capturing(passage->stream, &status) != COLLI_CUDA_SUCCESS ||
+         status != COLLI_CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
 /* The graph is gone. A thread of the driver calls this. */
 static void note_released(void *arg) {
   colli_gpu_passage *passage = arg;

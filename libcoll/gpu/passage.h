@@ -56,6 +56,9 @@ coll_status colli_gpu_passage_take_answer(colli_gpu_passage *passage, coll_error
 coll_status colli_gpu_passage_enter(const colli_gpu_passage *passage, colli_gpu_thread *before,
                                     coll_error *error);
 
+/* Whether the stream is captured now. */
+bool colli_gpu_passage_is_captured(const colli_gpu_passage *passage);
+
 /*
  * Finds out whether the stream is captured (`captured`); then the passage is noted in the graph,
  * whose end sets `released`. Errors: SYSTEM, INVALID_USAGE (a capture that has failed).

@@ -8,6 +8,11 @@
  * *rendezvous*: its first slice is sent and matched the same way; the rest waits until the receiver
  * has matched it and says *clear to send*.
  *
+ * Memory of a GPU may be lent to the transport of the peer. A message from there is sent by the
+ * device alone. Of a message that is received there, the first slice goes to a copy on the host;
+ * then the receiver offers the transport a *target* for the rest, and clear to send says so: the
+ * sender has to send the rest there, whatever memory it has.
+ *
  * Bounds. A rank keeps at most COLLI_UNEXPECTED_MAX unexpected messages, or
  * COLLI_UNEXPECTED_MAX_BYTES of them, of one peer. At this limit it stops at the next message of
  * the peer that matches no posted receive, until receives have taken some. The peer's sends then
@@ -63,9 +68,12 @@ typedef struct colli_post {
   bool unfit;            /* a receive: its message has another type or length, and is thrown away */
   bool over;             /* complete */
   bool copied;           /* a send: the transport has a copy, but needs further calls to send it */
+  bool to_target;        /* a rendezvous: all but the first slice goes to a target */
+  bool from_lent;        /* a matched receive: its message comes from memory that is lent */
   coll_message *message; /* of a receive, or NULL */
-  char *buf;
-  uint32_t region; /* the region that contains the sent data; 0: none */
+  char *buf; /* of a send from lent memory: not to be read; of a receive: for a slot, then */
+  const colli_lent *lent; /* or NULL */
+  uint32_t region;        /* the region that contains the sent data; 0: none */
   size_t bytes;
   size_t done;
   size_t offset;   /* put: of the next byte in the window */

@@ -76,6 +76,7 @@ int p2p_deliver(colli_p2p *p2p, colli_p2p_peer *peer, colli_post *post,
     p2p_finish(p2p, post);
   } else {
     post->number = head->number;
+    post->from_lent = head->kind == P2P_LENT;
     p2p_append(&peer->matched, post);
   }
   return COLLI_STEP_DONE;

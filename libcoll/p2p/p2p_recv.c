@@ -48,10 +48,12 @@ static int take_slice(colli_p2p *p2p, colli_p2p_peer *peer, const colli_p2p_head
   colli_post *before = NULL, *post = peer->incoming.head;
   while (post && post->number != head->number)
     before = post, post = post->next;
-  if (!post || head->word != post->done || bytes == 0 || bytes > post->bytes - post->done)
+  if (!post || head->word != (post->to_target ? 0 : post->done) || bytes == 0 ||
+      bytes > post->bytes - post->done || post->to_target != (head->kind == P2P_TARGET) ||
+      (post->to_target && data != post->lent->address + post->done))
     return report_broken(p2p, peer, "a slice that is not the next one of its message");
   COLLI_ASSERT_RANK(post->kind == COLLI_POST_RECV && !post->over, p2p->exec->rank);
-  if (!post->unfit)
+  if (!post->unfit && !post->to_target)
     memcpy(post->buf + post->done, data, bytes);
   post->done += bytes;
   post->op->request.moved = true;
@@ -61,12 +63,13 @@ static int take_slice(colli_p2p *p2p, colli_p2p_peer *peer, const colli_p2p_head
 }
 
 /* The receiver of a rendezvous is ready. */
-static int take_clear_to_send(colli_p2p *p2p, colli_p2p_peer *peer, uint32_t number) {
-  colli_post *post = take_numbered(&peer->awaiting_cts, number);
-  if (!post)
+static int take_clear_to_send(colli_p2p *p2p, colli_p2p_peer *peer, const colli_p2p_header *head) {
+  colli_post *post = take_numbered(&peer->awaiting_cts, head->number);
+  if (!post || (head->word && !coll_transport_reaches_devices(peer->conn->ops)))
     return report_broken(p2p, peer, "a clear-to-send for a message that is not waiting");
   COLLI_ASSERT_RANK(post->kind == COLLI_POST_SEND && post->done > 0, p2p->exec->rank);
   post->op->request.moved = true;
+  post->to_target = head->word != 0;
   p2p_append(&peer->cleared, post);
   return COLLI_STEP_DONE;
 }
@@ -81,10 +84,12 @@ static int handle_message(colli_p2p *p2p, colli_p2p_peer *peer, const coll_tag *
   switch (head.kind) {
   case P2P_EAGER:
   case P2P_RENDEZVOUS:
+  case P2P_LENT:
     return take_message(p2p, peer, &head, data, bytes, keeps);
   case P2P_CLEAR_TO_SEND:
-    return take_clear_to_send(p2p, peer, head.number);
+    return take_clear_to_send(p2p, peer, &head);
   case P2P_SLICE:
+  case P2P_TARGET:
     return take_slice(p2p, peer, &head, data, bytes);
   default: {
     const char *wrong = p2p_window_message(p2p, peer->rank, &head, data, bytes);

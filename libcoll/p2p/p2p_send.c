@@ -35,16 +35,31 @@ int p2p_send_by_slot(colli_p2p *p2p, colli_p2p_peer *peer, const coll_tag *tag, 
   return COLLI_STEP_DONE;
 }
 
+/* Passes the next `bytes` bytes of a post to the transport: its status. */
+static int send_part(const colli_p2p_peer *peer, const colli_post *post, const coll_tag *tag,
+                     size_t bytes) {
+  const coll_transport_ops *ops = peer->conn->ops;
+  if (__builtin_expect(post->lent != NULL, 0))
+    return ops->send_device(peer->conn, tag, post->lent->memory, post->done, bytes,
+                            post->to_target);
+  const char *buf = post->buf + post->done;
+  if (__builtin_expect(post->to_target, 0))
+    return ops->send_to_target(peer->conn, tag, buf, bytes);
+  return post->region && coll_transport_sends_by_ref(ops)
+             ? ops->send_ref(peer->conn, tag, post->region, buf, bytes)
+             : ops->send(peer->conn, tag, buf, bytes);
+}
+
 /* Sends the next slice of a post straight from its buffer. */
 static int send_slice(colli_p2p *p2p, colli_p2p_peer *peer, colli_post *post, const coll_tag *tag) {
   COLLI_ASSERT_RANK(post->op && post->done < post->bytes, p2p->exec->rank);
-  size_t left = post->bytes - post->done;
-  size_t bytes = left < p2p->exec->slot_bytes ? left : p2p->exec->slot_bytes;
-  const coll_transport_ops *ops = peer->conn->ops;
-  const char *buf = post->buf + post->done;
-  int status = post->region && coll_transport_sends_by_ref(ops)
-                   ? ops->send_ref(peer->conn, tag, post->region, buf, bytes)
-                   : ops->send(peer->conn, tag, buf, bytes);
+  const size_t slot = p2p->exec->slot_bytes, left = post->bytes - post->done;
+  size_t bytes = left < slot ? left : slot;
+  if (__builtin_expect(post->to_target, 0)) {
+    const size_t slice = p2p_target_slice(post->bytes - slot, slot, !post->lent);
+    bytes = left < slice ? left : slice;
+  }
+  int status = send_part(peer, post, tag, bytes);
   if (status == COLL_T_AGAIN)
     return COLLI_STEP_BLOCKED;
   if (status > 0)
@@ -82,10 +97,11 @@ static bool must_flush(const colli_p2p_peer *peer, const colli_post *post) {
 static int send_message(colli_p2p *p2p, colli_p2p_peer *peer, colli_post *post) {
   bool is_rendezvous = post->bytes > p2p->exec->slot_bytes;
   uint32_t number = is_rendezvous ? peer->last_number + 1 : 0;
-  coll_tag tag = p2p_tag_make(is_rendezvous ? P2P_RENDEZVOUS : P2P_EAGER, post->tag, post->type,
-                              post->count, number);
+  const int kind = !is_rendezvous ? P2P_EAGER : post->lent ? P2P_LENT : P2P_RENDEZVOUS;
+  coll_tag tag = p2p_tag_make(kind, post->tag, post->type, post->count, number);
   size_t bytes = is_rendezvous ? p2p->exec->slot_bytes : post->bytes;
-  int status = p2p_send_copy(p2p, peer, &tag, post->buf, bytes);
+  int status = kind == P2P_LENT ? send_slice(p2p, peer, post, &tag)
+                                : p2p_send_copy(p2p, peer, &tag, post->buf, bytes);
   if (status != COLLI_STEP_DONE)
     return status;
   COLLI_ASSERT_RANK(peer->out.head == post, p2p->exec->rank);
@@ -197,16 +213,38 @@ static int send_queued(colli_p2p *p2p, colli_p2p_peer *peer) {
 
 /* ---- rendezvous ------------------------------------------------------------------------------ */
 
+/* Offers the transport a target for the rest of a matched receive, once: DONE, BLOCKED, or an error
+ * of the transport. */
+static int offer_target(const colli_p2p *p2p, const colli_p2p_peer *peer, colli_post *post) {
+  if (post->to_target)
+    return COLLI_STEP_DONE;
+  const size_t left = post->bytes - post->done;
+  const size_t slice = p2p_target_slice(left, p2p->exec->slot_bytes, !post->from_lent);
+  const coll_tag tag = p2p_tag_target(post->number);
+  const int status = peer->conn->ops->offer_device(peer->conn, &tag, post->lent->memory, post->done,
+                                                   left, slice, !post->from_lent);
+  if (status == COLL_T_AGAIN)
+    return COLLI_STEP_BLOCKED;
+  post->to_target = status == COLL_T_DONE;
+  return status;
+}
+
 /* Sends clear to send for the rendezvous whose receives are matched. */
 static int send_clear_to_send(colli_p2p *p2p, colli_p2p_peer *peer) {
   int moved = 0;
   while (peer->matched.head) {
-    coll_tag tag = p2p_tag_make(P2P_CLEAR_TO_SEND, 0, 0, 0, peer->matched.head->number);
-    int status = p2p_send_copy(p2p, peer, &tag, NULL, 0);
+    colli_post *post = peer->matched.head;
+    int status = COLLI_STEP_DONE;
+    if (__builtin_expect(post->lent != NULL, 0) && !post->unfit)
+      status = offer_target(p2p, peer, post);
+    if (status == COLLI_STEP_DONE) {
+      coll_tag tag = p2p_tag_make(P2P_CLEAR_TO_SEND, 0, 0, post->to_target, post->number);
+      status = p2p_send_copy(p2p, peer, &tag, NULL, 0);
+    }
     if (status == COLLI_STEP_BLOCKED)
       return moved;
     if (status > 0)
-      return p2p_fail(p2p, &peer->matched.head->op->request, peer->rank, status);
+      return p2p_fail(p2p, &post->op->request, peer->rank, status);
     p2p_append(&peer->incoming, p2p_take(&peer->matched, NULL));
     moved = 1;
   }
@@ -218,7 +256,9 @@ static int send_cleared(colli_p2p *p2p, colli_p2p_peer *peer) {
   int moved = 0;
   while (peer->cleared.head) {
     colli_post *post = peer->cleared.head;
-    coll_tag tag = p2p_tag_make(P2P_SLICE, 0, 0, (uint64_t)post->done, post->number);
+    coll_tag tag = post->to_target
+                       ? p2p_tag_target(post->number)
+                       : p2p_tag_make(P2P_SLICE, 0, 0, (uint64_t)post->done, post->number);
     int status = send_slice(p2p, peer, post, &tag);
     if (status == COLLI_STEP_BLOCKED)
       return moved;

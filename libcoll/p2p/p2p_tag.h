@@ -9,14 +9,18 @@
 #include "libcoll/p2p/p2p.h"
 #include "libcoll/sched/tag.h"
 
+#define P2P_TARGET_SLICE ((size_t)1 << 20) /* of what a device sends to targets, at least */
+
 enum {
   P2P_EAGER,         /* a whole message */
   P2P_RENDEZVOUS,    /* the first slice of a long one */
-  P2P_CLEAR_TO_SEND, /* to its sender: the receiver is ready */
+  P2P_CLEAR_TO_SEND, /* to its sender: the receiver is ready; word: 1 if it has offered a target */
   P2P_SLICE,         /* a further slice; word: its offset */
   P2P_PUT,           /* word: offset in the window */
   P2P_SIGNAL,
   P2P_END,
+  P2P_LENT,   /* a rendezvous from memory of a GPU that is lent: its rest is not copied */
+  P2P_TARGET, /* a further slice, which is in the receiver's target */
   P2P_KINDS
 };
 
@@ -37,6 +41,20 @@ static inline coll_tag p2p_tag_make(int kind, int tag, int type, uint64_t word, 
   colli_tag_put(&out, COLLI_TAG_P2P_NUMBER, number);
   colli_tag_put(&out, COLLI_TAG_P2P_CHECK, p2p_tag_check(&out));
   return out;
+}
+
+/* The tag of all slices that go to the target of a rendezvous. */
+static inline coll_tag p2p_tag_target(uint32_t number) {
+  return p2p_tag_make(P2P_TARGET, 0, 0, 0, number);
+}
+
+/* How long those slices are, of which there are `bytes` bytes: as long as slots if they are copied.
+ */
+static inline size_t p2p_target_slice(size_t bytes, size_t slot_bytes, bool copied) {
+  const size_t least = (bytes + COLL_DEVICE_MESSAGES - 1) / COLL_DEVICE_MESSAGES;
+  if (copied)
+    return slot_bytes;
+  return least > P2P_TARGET_SLICE ? least : P2P_TARGET_SLICE;
 }
 
 /* The tag by which errors and the flight record show an operation. */

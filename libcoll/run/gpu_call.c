@@ -47,6 +47,8 @@ static void conclude(coll_request *op, bool reported) {
     colli_call_finish(&op->comm->calls, op);
   const colli_gpu_stage *stage = &it->stage;
   bool late = false;
+  if (reported && op->status == COLL_OK)
+    op->status = colli_gpu_stage_arrive(op->comm, it->name, stage);
   if (reported && op->status == COLL_OK && stage->nresult > 0) {
     op->status =
         copy(op->comm, it, stage->at.to, COLLI_GPU_TO_DEVICE, stage->result, stage->nresult);
@@ -73,7 +75,7 @@ coll_status colli_gpu_call_start(coll_comm *comm, const colli_call *call,
   if (!it)
     return colli_comm_refuse(comm, COLL_ERR_NO_MEMORY, call->name,
                              "out of memory for a call on GPU memory; see ulimit -v");
-  coll_status status = colli_gpu_stage_make(comm, call, places, NULL, &it->stage);
+  coll_status status = colli_gpu_stage_make(comm, call, places, true, NULL, &it->stage);
   colli_call staged = *call;
   colli_gpu_stage_use(&it->stage, &staged);
   it->name = call->name;

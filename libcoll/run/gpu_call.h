@@ -1,7 +1,7 @@
 /*
  * gpu_call.h: calls on GPU memory. They are staged: the operation runs on copies of the buffers in
  * pinned host memory, so every transport, type and operation works, and gives the bits that host
- * memory gives.
+ * memory gives. Long messages may use memory that is lent to the transport instead (gpu_lend.h).
  */
 #ifndef COLLI_RUN_GPU_CALL_H
 #define COLLI_RUN_GPU_CALL_H

@@ -7,7 +7,10 @@
 
 #include "libcoll/base/names.h"
 #include "libcoll/comm/comm.h"
+#include "libcoll/exec/exec.h"
 #include "libcoll/failure/failure.h"
+#include "libcoll/gpu/rdma.h"
+#include "libcoll/run/gpu_lend.h"
 
 bool colli_gpu_find(const coll_comm *comm, const colli_call *call, colli_gpu_places *places) {
   places->from = colli_gpu_device_of(comm->gpu, call->sendbuf);
@@ -136,13 +139,25 @@ static bool list_copies(const coll_comm *comm, const colli_call *call, sides *it
   return true;
 }
 
+/* Lends memory of a message: what remains to be copied of *reads and *writes bytes. */
+static void lend(const coll_comm *comm, const colli_call *call, colli_gpu_stage *stage,
+                 size_t *reads, size_t *writes) {
+  const size_t slot = comm->exec.slot_bytes;
+  colli_gpu_lend_to(comm, call, &stage->at, stage->lent);
+  stage->arrives = stage->lent[COLLI_LENT_RECEIVED].with != NULL;
+  if (stage->arrives && *writes > slot)
+    *writes = slot;
+  if (stage->lent[COLLI_LENT_SENT].with) {
+    stage->at.from = COLLI_GPU_HOST;
+    *reads = 0;
+  }
+}
+
 coll_status colli_gpu_stage_make(coll_comm *comm, const colli_call *call,
-                                 const colli_gpu_places *places, const colli_gpu_stage *earlier,
-                                 colli_gpu_stage *stage) {
+                                 const colli_gpu_places *places, bool lends,
+                                 const colli_gpu_stage *earlier, colli_gpu_stage *stage) {
   sides it;
   find_extents(comm, call, &it.reads, &it.writes);
-  it.in = find_blocks(call, call->sendbuf, it.reads);
-  it.out = find_blocks(call, call->recvbuf, it.writes);
   *stage = (colli_gpu_stage){.gpu = comm->gpu, .at = *places};
   if (places->from == COLLI_GPU_UNKNOWN || places->to == COLLI_GPU_UNKNOWN)
     return colli_comm_refuse(comm, COLL_ERR_SYSTEM, call->name,
@@ -152,6 +167,10 @@ coll_status colli_gpu_stage_make(coll_comm *comm, const colli_call *call,
   coll_error error = COLL_ERROR_INIT;
   error.status = COLL_ERR_NO_MEMORY;
   snprintf(error.message, sizeof(error.message), "out of memory for a list of blocks");
+  if (lends)
+    lend(comm, call, stage, &it.reads, &it.writes);
+  it.in = find_blocks(call, call->sendbuf, it.reads);
+  it.out = find_blocks(call, call->recvbuf, it.writes);
   if (take_copies(stage, &it, call, earlier, &error) && list_copies(comm, call, &it, stage))
     return COLL_OK;
   colli_gpu_stage_free(stage);
@@ -169,6 +188,7 @@ void colli_gpu_stage_free(colli_gpu_stage *stage) {
 }
 
 void colli_gpu_stage_leave(colli_gpu_stage *stage) {
+  colli_exec_return_lent(stage->lent); /* unless the operation's end has done that */
   if (stage->result != &stage->whole)
     free(stage->result);
   memset(stage, 0, sizeof(*stage));
@@ -185,8 +205,18 @@ coll_status colli_gpu_fail_comm(coll_comm *comm, const char *name, const coll_er
   return comm->failure.status;
 }
 
-void colli_gpu_stage_use(const colli_gpu_stage *stage, colli_call *call) {
+coll_status colli_gpu_stage_arrive(coll_comm *comm, const char *name,
+                                   const colli_gpu_stage *stage) {
+  coll_error error = COLL_ERROR_INIT;
+  if (!stage->arrives || colli_gpu_flush(stage->gpu, stage->at.to, &error) == COLL_OK)
+    return COLL_OK;
+  return colli_gpu_fail_comm(comm, name, &error);
+}
+
+void colli_gpu_stage_use(colli_gpu_stage *stage, colli_call *call) {
   call->on_host = true;
+  if (stage->lent[COLLI_LENT_SENT].with || stage->lent[COLLI_LENT_RECEIVED].with)
+    call->lent = stage->lent;
   if (stage->in)
     call->sendbuf = stage->in->memory;
   if (stage->out)

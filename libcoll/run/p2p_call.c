@@ -137,6 +137,17 @@ static colli_post one_sided(const colli_call *call, colli_p2p_op *op) {
   return post;
 }
 
+/* Has a message use memory that is lent. */
+static void use_lent(colli_lent *lent, colli_p2p_op *op) {
+  for (int i = 0; i < op->nposts; i++) {
+    const colli_lent *its =
+        &lent[op->post[i].kind == COLLI_POST_RECV ? COLLI_LENT_RECEIVED : COLLI_LENT_SENT];
+    op->post[i].lent = its->with ? its : NULL;
+  }
+  op->request.lent = lent;
+  op->request.registered = COLLI_HAS_LENT;
+}
+
 /* Fills in its request. The receiving half comes first, because a failure should name the rank from
  * which it receives. */
 void colli_p2p_prepare(coll_comm *comm, const colli_call *call, coll_request *op) {
@@ -154,6 +165,8 @@ void colli_p2p_prepare(coll_comm *comm, const colli_call *call, coll_request *op
     fill_send(comm, call, p2p, &p2p->post[p2p->nposts++]);
   if (p2p->nposts == 0)
     p2p->post[p2p->nposts++] = one_sided(call, p2p);
+  if (__builtin_expect(call->lent != NULL, 0))
+    use_lent(call->lent, p2p);
   op->partner = p2p->post[0].peer;
   size_t count = call->p2p == COLLI_P2P_RECV ? call->recv_count : call->count;
   op->tag = p2p_tag_shown(count, call->type);

@@ -30,7 +30,8 @@ static inline void colli_p2p_fill(colli_post *post, colli_p2p_op *op, colli_post
   post->kind = kind;
   post->peer = peer;
   post->tag = tag;
-  post->unfit = post->over = post->copied = false;
+  post->unfit = post->over = post->copied = post->to_target = false;
+  post->lent = NULL;
   post->done = post->offset = 0;
   post->ticket = 0;
   post->window = NULL;

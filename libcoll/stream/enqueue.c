@@ -7,6 +7,7 @@
 #include "libcoll/base/error.h"
 #include "libcoll/progress/enter.h"
 #include "libcoll/progress/wait.h"
+#include "libcoll/run/gpu_lend.h"
 #include "libcoll/run/request.h"
 #include "libcoll/run/run.h"
 #include "libcoll/stream/direct_meet.h"
@@ -58,14 +59,17 @@ static coll_status fill_staged(enqueued *it, coll_error *error) {
   return status;
 }
 
-/* Makes copies for the calls of a batch. */
+/* Makes copies for the calls of a batch, or lends what can be lent; calls in graphs lend nothing:
+ * their memory may be other memory each time. */
 static coll_status stage(stream_batch *batch) {
   coll_status status = COLL_OK;
   for (int i = 0; i < batch->count && status == COLL_OK; i++) {
     colli_call *call = batch->calls[i].request->kept;
     colli_gpu_places places;
     colli_gpu_find(batch->comm, call, &places);
-    status = colli_gpu_stage_make(batch->comm, call, &places, NULL, &batch->calls[i].stage);
+    const bool lends = colli_gpu_may_lend(batch->comm, call, &places) &&
+                       !colli_gpu_passage_is_captured(&batch->passage);
+    status = colli_gpu_stage_make(batch->comm, call, &places, lends, NULL, &batch->calls[i].stage);
     if (status == COLL_OK)
       colli_gpu_stage_use(&batch->calls[i].stage, call);
   }
@@ -231,7 +235,7 @@ static coll_status make_part(coll_comm *comm, const colli_call *call,
     return COLL_ERR_NO_MEMORY;
   colli_batch_call *its = &batch->calls[0];
   const coll_status status = colli_gpu_stage_make(
-      comm, &part, places, earlier ? &earlier->calls[0].stage : NULL, &its->stage);
+      comm, &part, places, false, earlier ? &earlier->calls[0].stage : NULL, &its->stage);
   if (status != COLL_OK)
     return status;
   colli_gpu_stage_use(&its->stage, &part);

@@ -183,7 +183,7 @@ static bool end_queue(coll_comm *comm) {
   if (comm->direct && !TAILQ_EMPTY(&streams->batches))
     colli_direct_stop(comm->direct);
   TAILQ_FOREACH(batch, &streams->batches, link) {
-    colli_gpu_passage_abandon(&batch->passage);
+    colli_batch_abandon(batch);
     none = false;
   }
   return none;

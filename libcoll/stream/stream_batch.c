@@ -68,6 +68,13 @@ void colli_batch_free(stream_batch *batch) {
   free(batch);
 }
 
+void colli_batch_abandon(stream_batch *batch) {
+  colli_gpu_passage_abandon(&batch->passage);
+  for (int i = 0; i < batch->count; i++)
+    if (!(batch->calls[i].request->registered & COLLI_HAS_LENT))
+      colli_exec_return_lent(batch->calls[i].stage.lent);
+}
+
 /* Remembers why an operation failed alone. */
 static void note_status(coll_comm *comm, coll_status status) {
   if (comm->streams->status == COLL_OK)
@@ -179,7 +186,10 @@ static void pass(stream_batch *batch) {
 static void answer(stream_batch *batch) {
   for (int i = 0; i < batch->started; i++) {
     coll_request *request = batch->calls[i].request; /* persistent: it remains */
-    const coll_status status = colli_request_complete(&request);
+    const char *name = request->kept->name;
+    coll_status status = colli_request_complete(&request);
+    if (status == COLL_OK)
+      status = colli_gpu_stage_arrive(batch->comm, name, &batch->calls[i].stage);
     if (status == COLL_OK)
       colli_gpu_stage_unpack(&batch->calls[i].stage);
     else
@@ -408,7 +418,7 @@ void colli_batch_give_up(stream_batch *batch) {
   batch->stop = batch->stops;
   if (put_end(batch) == COLL_OK)
     return;
-  colli_gpu_passage_abandon(&batch->passage);
+  colli_batch_abandon(batch);
   TAILQ_REMOVE(&streams->batches, batch, link);
   streams->open--;
   streams->lost = true;

@@ -49,6 +49,10 @@ bool colli_batch_has_left(const colli_stream_batch *batch);
 /* The driver did not take all of a batch: what it took goes on at once, or never ends. */
 void colli_batch_give_up(colli_stream_batch *batch);
 
+/* The stream may come to a batch later or never, and goes on without it: gives back what is lent,
+ * but for calls under way. */
+void colli_batch_abandon(colli_stream_batch *batch);
+
 /* Frees a batch that no stream uses. */
 void colli_batch_free(colli_stream_batch *batch);
 

@@ -70,7 +70,8 @@ typedef struct conf_transport {
   X(wait_fd_quiet, suite, transport)                                                               \
   X(wake, suite, transport)                                                                        \
   X(random_traffic, suite, transport)                                                              \
-  X(memory_traffic, suite, transport)
+  X(memory_traffic, suite, transport)                                                              \
+  X(device_traffic, suite, transport)
 
 #define CONF_DECLARE(check, suite, transport) void conf_##check(const conf_transport *t);
 CONF_CHECKS(CONF_DECLARE, , )

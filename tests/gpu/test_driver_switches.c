@@ -436,3 +436,37 @@ Test(driver_switches, bad_ones) {
   setenv("GPU_PEERS", "0110", 1); /* for one device */
   cr_assert_eq(colli_cuda_load(&cuda, FAKE_GPU, NULL), COLL_ERR_UNSUPPORTED);
 }
+
+static int flushes;
+
+static void count_flush(void) {
+  flushes++;
+}
+
+/* A dma-buf is the memory from its range on; what is no range of pages has none. */
+Test(driver_switches, dma_buf) {
+  use u;
+  colli_cu_deviceptr at;
+  int fd = -1;
+  char byte;
+  setenv("GPU_RDMA", "2", 1);
+  use_start(&u);
+  void (*on_flush)(void (*function)(void));
+  void *symbol = dlsym(u.cuda.handle, "fake_gpu_on_flush");
+  CHECK(symbol);
+  memcpy(&on_flush, &symbol, sizeof(symbol));
+  on_flush(count_flush);
+  OK(u.cuda.mem_alloc(&at, 12289));
+  ((char *)u.place(at))[8192] = 77;
+  const int type = COLLI_CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD;
+  OK(u.cuda.mem_get_range_handle(&fd, at + 8192, 8192, type, 0));
+  cr_assert(read(fd, &byte, 1) == 1 && byte == 77);
+  close(fd);
+  const colli_cu_result invalid = COLLI_CUDA_ERROR_INVALID_VALUE;
+  cr_assert_eq(u.cuda.mem_get_range_handle(&fd, at + 1, 4096, type, 0), invalid);
+  cr_assert_eq(u.cuda.mem_get_range_handle(&fd, at, 4095, type, 0), invalid);
+  cr_assert_eq(u.cuda.mem_get_range_handle(&fd, at + 8192, 12288, type, 0), invalid);
+  OK(u.cuda.flush_rdma_writes(0, COLLI_CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER));
+  cr_assert_eq(u.cuda.flush_rdma_writes(0, 1), invalid);
+  cr_assert_eq(flushes, 1);
+}

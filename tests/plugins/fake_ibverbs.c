@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "fake_ibverbs_parts.h"
@@ -211,6 +212,77 @@ static int registration_error(size_t pinned) {
   return fake.reg_most && fake.pinned + pinned > fake.reg_most ? ENOMEM : 0;
 }
 
+/* ---- dma-bufs: files, whose part begins where their descriptor stands ------------------------ */
+
+/* Writes that are not seen yet. */
+typedef struct late_write {
+  struct late_write *next;
+  uint8_t *to;
+  size_t bytes;
+  uint8_t data[];
+} late_write;
+static late_write *late_first, **late_last = &late_first;
+
+/* The dma-buf that is registered under a key, or NULL: other memory. */
+static const fake_mr *dmabuf_of(uint32_t key) {
+  const fake_mr *m = registrations;
+  while (m && m->mr.lkey != key)
+    m = m->next;
+  return m && m->place ? m : NULL;
+}
+
+const uint8_t *fake_read_at(uint32_t key, uint64_t addr, size_t bytes) {
+  const fake_mr *m = dmabuf_of(key);
+  if (!m)
+    return (const uint8_t *)(uintptr_t)addr;
+  fake.dmabuf_read += bytes;
+  return m->place + (addr - (uintptr_t)m->mr.addr);
+}
+
+uint8_t *fake_write_at(uint32_t key, uint64_t addr, size_t bytes) {
+  const fake_mr *m = dmabuf_of(key);
+  if (!m)
+    return (uint8_t *)(uintptr_t)addr;
+  fake.dmabuf_written += bytes;
+  uint8_t *to = m->place + (addr - (uintptr_t)m->mr.addr);
+  if (!fake.dmabuf_late)
+    return to;
+  late_write *late = malloc(sizeof(*late) + bytes);
+  if (!late)
+    abort();
+  *late = (late_write){.to = to, .bytes = bytes};
+  *late_last = late;
+  late_last = &late->next;
+  return late->data;
+}
+
+EXPORT fake_verbs_settle_fn fake_verbs_settle;
+EXPORT void fake_verbs_settle(void) {
+  pthread_mutex_lock(&fake_lock);
+  for (late_write *late; (late = late_first);) {
+    late_first = late->next;
+    memcpy(late->to, late->data, late->bytes);
+    free(late);
+  }
+  late_last = &late_first;
+  pthread_mutex_unlock(&fake_lock);
+}
+
+/* Maps a dma-buf for a registration. Of what is no file, nothing is mapped, and nothing may be
+ * moved. */
+static void map_dmabuf(fake_mr *mr, int fd, uint64_t offset) {
+  const off_t begin = lseek(fd, 0, SEEK_CUR);
+  const uint64_t page = 4096, rest = offset % page;
+  void *memory = mmap(NULL, mr->mr.length + rest, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
+                      begin + (off_t)(offset - rest));
+  if (memory == MAP_FAILED)
+    return;
+  mr->place = (uint8_t *)memory + rest;
+  mr->mapped = mr->mr.length + rest;
+}
+
+/* ---- registrations --------------------------------------------------------------------------- */
+
 EXPORT struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t bytes, uint64_t iova,
                                        unsigned access) {
   size_t pinned = access & IBV_ACCESS_ON_DEMAND ? 0 : bytes;
@@ -252,12 +324,22 @@ EXPORT struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t bytes, in
 
 EXPORT struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t bytes,
                                         uint64_t iova, int fd, int access) {
-  (void)offset;
-  if (fake.dmabuf_refuse || fcntl(fd, F_GETFD) < 0) {
-    errno = fake.dmabuf_refuse ? EOPNOTSUPP : EBADF;
+  /* As kernels do: the address must be as far from the beginning of a page as the offset. */
+  const int error = fake.dmabuf_refuse       ? EOPNOTSUPP
+                    : fcntl(fd, F_GETFD) < 0 ? EBADF
+                    : (offset ^ iova) % 4096 ? EINVAL
+                                             : fake.dmabuf_errno;
+  if (error) {
+    errno = error;
     return NULL;
   }
-  return ibv_reg_mr_iova2(pd, NULL, bytes, iova, (unsigned)access);
+  struct ibv_mr *mr = ibv_reg_mr_iova2(pd, (void *)(uintptr_t)iova, bytes, iova, (unsigned)access);
+  pthread_mutex_lock(&fake_lock);
+  if (mr)
+    map_dmabuf((fake_mr *)(void *)mr, fd, offset);
+  fake.dmabufs += mr != NULL;
+  pthread_mutex_unlock(&fake_lock);
+  return mr;
 }
 
 EXPORT int ibv_dereg_mr(struct ibv_mr *mr) {
@@ -268,6 +350,8 @@ EXPORT int ibv_dereg_mr(struct ibv_mr *mr) {
   *place = made->next;
   fake.pinned -= made->pinned;
   fake.registered--;
+  if (made->place && !fake.dmabuf_late) /* else it may still be written to */
+    munmap((void *)((uintptr_t)made->place & ~(uintptr_t)4095), made->mapped);
   pthread_mutex_unlock(&fake_lock);
   free(made);
   return fake.dead ? EIO : 0;

@@ -41,6 +41,8 @@ typedef struct fake_verbs {
   int reg_errno;
   size_t reg_most;    /* bytes that may be pinned at once; 0: any */
   bool dmabuf_refuse; /* ibv_reg_dmabuf_mr() fails with EOPNOTSUPP */
+  int dmabuf_errno;   /* it fails with this error */
+  bool dmabuf_late;   /* what is written to such memory is seen after "fake_verbs_settle" */
   struct ibv_async_event events[FAKE_EVENTS];
   int nevents;
   int event_errno;     /* once there are no more; 0: EAGAIN */
@@ -58,6 +60,9 @@ typedef struct fake_verbs {
   size_t pinned;           /* bytes */
   unsigned access;         /* of the last registration */
   int registrations;       /* that were made */
+  int dmabufs;             /* of which so many were of dma-bufs */
+  size_t dmabuf_read;      /* bytes of dma-bufs that were sent, */
+  size_t dmabuf_written;   /* and written */
   int acked;               /* events */
   int lists;               /* of devices that were not given back */
   struct ibv_qp_attr attr; /* of the queue pair that was connected last */
@@ -67,6 +72,9 @@ typedef struct fake_verbs {
 
 /* The one that the library works on: it exports this function as "fake_verbs_get". */
 typedef fake_verbs *fake_verbs_get_fn(void);
+
+/* "fake_verbs_settle": what was written to dma-bufs is there to be seen, as after a flush. */
+typedef void fake_verbs_settle_fn(void);
 
 /* "fake_verbs_kill": all devices fail. Each open one tells so, and from now on every call fails. */
 typedef void fake_verbs_kill_fn(void);

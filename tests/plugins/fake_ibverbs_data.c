@@ -277,13 +277,17 @@ static bool takes_request(enum ibv_wr_opcode opcode) {
 static bool move_parts(const struct ibv_send_wr *request, uint8_t *data, bool to_parts) {
   for (int i = 0; i < request->num_sge; i++) {
     const struct ibv_sge *part = &request->sg_list[i];
-    void *memory = (void *)(uintptr_t)part->addr;
     unsigned access = to_parts ? IBV_ACCESS_LOCAL_WRITE : 0;
-    if (!(request->send_flags & IBV_SEND_INLINE) && part->length > 0 &&
-        !fake_may(part->lkey, part->addr, part->length, access))
+    const bool keyed = !(request->send_flags & IBV_SEND_INLINE);
+    if (keyed && part->length > 0 && !fake_may(part->lkey, part->addr, part->length, access))
       return false;
-    if (part->length > 0)
-      memcpy(to_parts ? memory : data, to_parts ? data : memory, part->length);
+    if (part->length > 0 && to_parts)
+      memcpy(fake_write_at(part->lkey, part->addr, part->length), data, part->length);
+    else if (part->length > 0)
+      memcpy(data,
+             keyed ? fake_read_at(part->lkey, part->addr, part->length)
+                   : (void *)(uintptr_t)part->addr,
+             part->length);
     data += part->length;
   }
   return true;
@@ -326,7 +330,7 @@ bool fake_far_arrived(void *qp, const fake_far_head *head, const uint8_t *data, 
   if (!tells || ((fake_srq *)(void *)self->qp.srq)->requests > 0) {
     taken = true;
     if (bytes > 0 && fake_may(head->key, head->at, bytes, IBV_ACCESS_REMOTE_WRITE))
-      write_ascending((void *)(uintptr_t)head->at, data, bytes);
+      write_ascending(fake_write_at(head->key, head->at, bytes), data, bytes);
     fake.writes += head->last;
     if (tells)
       tell_receiver(self, self->peer, head->bytes, head->imm_data);
@@ -370,7 +374,7 @@ static enum ibv_wc_status carry_out(fake_qp *qp, fake_qp *other, const fake_work
   if (work->bytes > 0 && !fake_may(key, at, work->bytes, IBV_ACCESS_REMOTE_WRITE))
     return IBV_WC_REM_ACCESS_ERR;
   if (work->bytes > 0)
-    write_ascending(memory, work->data, work->bytes);
+    write_ascending(fake_write_at(key, at, work->bytes), work->data, work->bytes);
   fake.writes++;
   fake.watched_writes += at - (uintptr_t)fake.watched < fake.watched_bytes;
   if (!takes_request(request->opcode))

@@ -17,7 +17,9 @@ typedef struct fake_context {
 } fake_context;
 
 typedef struct fake_mr {
-  struct ibv_mr mr;
+  struct ibv_mr mr; /* addr: as work requests call it */
+  uint8_t *place;   /* of a dma-buf: where its first byte is mapped; or NULL */
+  size_t mapped;    /* bytes, from the page of `place` on */
   struct fake_mr *next;
   size_t pinned;
   unsigned access;
@@ -28,6 +30,13 @@ extern pthread_mutex_t fake_lock; /* over all that is shared */
 
 /* Whether memory is registered under a key with these rights. */
 bool fake_may(uint32_t key, uint64_t addr, size_t bytes, unsigned access);
+
+/* Where the processor finds memory that work requests read under a key. */
+const uint8_t *fake_read_at(uint32_t key, uint64_t addr, size_t bytes);
+
+/* The same for memory that is written; of a dma-buf whose writes are seen late a copy, which comes
+ * there later. */
+uint8_t *fake_write_at(uint32_t key, uint64_t addr, size_t bytes);
 
 /* ---- fake_ibverbs_far.c ---------------------------------------------------------------------- */
 

@@ -227,6 +227,13 @@ static void add_optional(const coll_transport_ops *inner, coll_transport_ops *ov
   }
   if (coll_transport_expects(inner))
     over->expect = fault_expect;
+  if (coll_transport_reaches_devices(inner)) {
+    over->register_device = fault_register_device;
+    over->release_device = fault_release_device;
+    over->send_device = fault_send_device;
+    over->send_to_target = fault_send_to_target;
+    over->offer_device = fault_offer_device;
+  }
 }
 
 /* Decorates a transport; the table is in the caller's memory. */

@@ -127,5 +127,13 @@ void fault_register_buffer(coll_endpoint *ep, const void *owner, const void *mem
 void fault_release_buffers(coll_endpoint *ep, const void *owner);
 int fault_expect(coll_conn *conn, uint64_t ahead, const coll_tag *tag, void *buf, size_t bytes,
                  size_t slice);
+int fault_register_device(coll_endpoint *ep, int fd, uint64_t offset, const void *address,
+                          size_t bytes, int written, coll_device_memory **memory, const char **why);
+void fault_release_device(coll_endpoint *ep, coll_device_memory *memory);
+int fault_send_device(coll_conn *conn, const coll_tag *tag, const coll_device_memory *memory,
+                      size_t at, size_t bytes, int to_target);
+int fault_send_to_target(coll_conn *conn, const coll_tag *tag, const void *buf, size_t bytes);
+int fault_offer_device(coll_conn *conn, const coll_tag *tag, const coll_device_memory *memory,
+                       size_t at, size_t bytes, size_t slice, int copied);
 
 #endif

@@ -364,6 +364,37 @@ static void verbs_release_buffers(coll_endpoint *handle, const void *owner) {
     verbs_cache_release(&ep->ports[i].cache, owner);
 }
 
+/* coll_transport_ops.release_device */
+static void verbs_release_device(coll_endpoint *handle, coll_device_memory *memory) {
+  const verbs_endpoint *ep = (verbs_endpoint *)handle;
+  for (int i = 0; i < ep->nports; i++)
+    verbs_mr_release(&ep->ports[i].domain, memory->mr[i]);
+  free(memory);
+}
+
+/* coll_transport_ops.register_device */
+static int verbs_register_device(coll_endpoint *handle, int fd, uint64_t offset,
+                                 const void *address, size_t bytes, int written,
+                                 coll_device_memory **memory, const char **why) {
+  verbs_endpoint *ep = (verbs_endpoint *)handle;
+  verbs_fault *fault = &ep->device_fault;
+  coll_device_memory *made = calloc(1, sizeof(*made));
+  *why = made ? fault->detail : "out of memory for a registration";
+  if (!made)
+    return COLL_ERR_NO_MEMORY;
+  made->address = (uintptr_t)address;
+  for (int i = 0; i < ep->nports; i++) {
+    made->mr[i] = verbs_mr_register_dmabuf(&ep->ports[i].domain, fd, offset, bytes, made->address,
+                                           written ? VERBS_USE_WRITE : VERBS_USE_READ, fault);
+    if (made->mr[i])
+      continue;
+    verbs_release_device(handle, made);
+    return (int)fault->status;
+  }
+  *memory = made;
+  return COLL_OK;
+}
+
 const coll_transport_ops verbs_transport = {
     .size = sizeof(coll_transport_ops),
     .abi = COLL_TRANSPORT_ABI,
@@ -393,4 +424,9 @@ const coll_transport_ops verbs_transport = {
     .register_buffer = verbs_register_buffer,
     .release_buffers = verbs_release_buffers,
     .expect = verbs_expect,
+    .register_device = verbs_register_device,
+    .release_device = verbs_release_device,
+    .send_device = verbs_send_device,
+    .send_to_target = verbs_send_to_target,
+    .offer_device = verbs_offer_device,
 };

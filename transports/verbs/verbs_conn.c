@@ -241,7 +241,7 @@ void verbs_disconnect(coll_conn *base) {
   if (conn->gate & VERBS_GATE_CONNECTING)
     ep->connecting--;
   /* After this the caller has back memory that the peer may still write to. */
-  verbs_targets_pass(&conn->here, conn->rx.taken);
+  verbs_targets_pass(&conn->here, verbs_next_taken(conn));
   bool written = conn->here.over < conn->here.made;
   if (conn->gate || written || !drain_references(conn) || !verbs_post_farewell(conn)) {
     verbs_conn_free(conn);

@@ -64,14 +64,6 @@ static inline int find_room(verbs_conn *conn, size_t bytes, verbs_place *place) 
   return has_room(conn, bytes, place) ? COLL_T_DONE : COLL_T_AGAIN;
 }
 
-/* Aims conn->write at the place of a long message; the bytes of the tag that goes with it, or 0. */
-static inline uint32_t aim_write(verbs_conn *conn, const coll_tag *tag, const verbs_place *place) {
-  uint32_t tag_bytes = verbs_tx_needs_tag(&conn->tx, tag) ? sizeof(*tag) : 0;
-  conn->write.wr.rdma.remote_addr =
-      conn->peer_memory + (uint64_t)place->first * VERBS_UNIT - tag_bytes;
-  return tag_bytes;
-}
-
 /* Sends a short message, whose payload may be in this end's memory at its place already. */
 static inline int send_short(verbs_conn *conn, const coll_tag *tag, const void *buf, size_t bytes,
                              const verbs_place *place) {
@@ -97,7 +89,7 @@ static inline int send_copy(verbs_conn *conn, const coll_tag *tag, const void *b
   if (LIKELY(is_short(conn, bytes)))
     return send_short(conn, tag, buf, bytes, place);
   uint8_t *to = mirror_of(conn, bytes, place);
-  uint32_t tag_bytes = aim_write(conn, tag, place);
+  uint32_t tag_bytes = verbs_aim(conn, tag, place);
   if (to != buf)
     memcpy(to, buf, bytes);
   if (tag_bytes)
@@ -108,27 +100,6 @@ static inline int send_copy(verbs_conn *conn, const coll_tag *tag, const void *b
   if (LIKELY(status == COLL_T_DONE))
     verbs_tx_sent(&conn->tx, tag, place);
   return status;
-}
-
-/* Sends a message that lies in registered memory from there. */
-static int send_reference(verbs_conn *conn, const coll_tag *tag, const void *buf, size_t bytes,
-                          const verbs_place *place, const struct ibv_mr *mr) {
-  uint32_t tag_bytes = aim_write(conn, tag, place);
-  struct ibv_sge *part = conn->part;
-  if (tag_bytes) {
-    uint8_t *to = mirror_of(conn, bytes, place) - sizeof(*tag);
-    memcpy(to, tag, sizeof(*tag));
-    part[0] = (struct ibv_sge){(uintptr_t)to, tag_bytes, conn->slab.mr->lkey};
-  }
-  part[tag_bytes != 0] = (struct ibv_sge){(uintptr_t)buf, (uint32_t)bytes, mr->lkey};
-  int status =
-      verbs_post(conn, 1 + (tag_bytes != 0), tag_bytes ? VERBS_IMM_TAG : 0, IBV_SEND_SIGNALED);
-  if (status != COLL_T_DONE)
-    return status;
-  verbs_tx_sent(&conn->tx, tag, place);
-  conn->references[conn->refs_posted++ % VERBS_REFERENCES] =
-      (verbs_reference){conn->tx.sent, conn->posted};
-  return COLL_T_PENDING;
 }
 
 int verbs_send(coll_conn *base, const coll_tag *tag, const void *buf, size_t bytes) {
@@ -144,7 +115,7 @@ int verbs_send(coll_conn *base, const coll_tag *tag, const void *buf, size_t byt
   if (UNLIKELY(status != COLL_T_DONE))
     return status;
   if (mr && conn->refs_posted - conn->refs_done < VERBS_REFERENCES)
-    return send_reference(conn, tag, buf, bytes, &place, mr);
+    return verbs_send_reference(conn, tag, buf, bytes, &place, mr);
   return send_copy(conn, tag, buf, bytes, &place);
 }
 

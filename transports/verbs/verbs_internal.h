@@ -25,7 +25,7 @@
 #include "transports/verbs/verbs_ring.h"
 #include "transports/verbs/verbs_target.h"
 
-#define VERBS_BLOB_MAGIC     0x34627276u /* "vrb4": changes with all that travels */
+#define VERBS_BLOB_MAGIC     0x35627276u /* "vrb5": changes with all that travels */
 #define VERBS_BLOB_RAILS     2
 #define VERBS_LINK_BYTES     168    /* of the link's own blob */
 #define VERBS_SIGNAL_EVERY   8u     /* one send in so many has a completion */
@@ -121,6 +121,7 @@ typedef struct verbs_conn {
   verbs_targets there;   /* where this end may write its messages */
   verbs_advert *adverts; /* VERBS_TARGETS from the peer, then as many to send from */
   uint64_t peer_adverts;
+  uint64_t promised; /* messages for which targets were offered */
   struct verbs_endpoint *ep;
   verbs_slab slab; /* the receive ring, the memory that sends are copied to, adverts */
   coll_conn *link;
@@ -155,12 +156,36 @@ typedef struct verbs_endpoint {
   int connecting;
   unsigned calls; /* of progress() since the clock was last read */
   bool poll_now;
-  bool happened;       /* something did, in this progress() */
-  uint64_t polled_ns;  /* when progress() last polled more than completions */
-  uint64_t watched_ns; /* ... and whether the devices are still there */
-  coll_status status;  /* of the endpoint as a whole */
+  bool happened;            /* something did, in this progress() */
+  uint64_t polled_ns;       /* when progress() last polled more than completions */
+  uint64_t watched_ns;      /* ... and whether the devices are still there */
+  coll_status status;       /* of the endpoint as a whole */
+  verbs_fault device_fault; /* why memory of a GPU could not be registered */
   verbs_conn *numbers[VERBS_NUMBERS];
 } verbs_endpoint;
+
+/* Memory of a GPU. */
+struct coll_device_memory {
+  uint64_t address; /* of its first byte, in work requests */
+  struct ibv_mr *mr[VERBS_BLOB_RAILS];
+};
+
+/* What adverts number: the next message to be sent, to arrive, and to be taken. */
+static inline uint64_t verbs_next_sent(const verbs_conn *conn) {
+  return conn->there.offered ? conn->tx.placed : conn->tx.sent;
+}
+static inline uint64_t verbs_next_arrived(const verbs_conn *conn) {
+  return conn->here.offered ? conn->rx.targets : conn->rx.arrived;
+}
+static inline uint64_t verbs_next_taken(const verbs_conn *conn) {
+  return conn->here.offered ? conn->rx.targets_taken : conn->rx.taken;
+}
+
+/* The registration of memory of a GPU with a connection's device. */
+static inline const struct ibv_mr *verbs_device_mr(const verbs_conn *conn,
+                                                   const coll_device_memory *memory) {
+  return memory->mr[conn->port - conn->ep->ports];
+}
 
 /* ---- verbs_failure.c ------------------------------------------------------------------------- */
 
@@ -210,6 +235,17 @@ int verbs_expect(coll_conn *base, uint64_t ahead, const coll_tag *tag, void *buf
  * it has none, nothing was done. */
 int verbs_direct_send(verbs_conn *conn, const coll_tag *tag, const void *buf, size_t bytes,
                       const struct ibv_mr *mr);
+
+/* Sends a message that lies in registered memory from there: PENDING or an error. */
+int verbs_send_reference(verbs_conn *conn, const coll_tag *tag, const void *buf, size_t bytes,
+                         const verbs_place *place, const struct ibv_mr *mr);
+
+/* The calls for memory of GPUs. */
+int verbs_send_device(coll_conn *base, const coll_tag *tag, const coll_device_memory *memory,
+                      size_t at, size_t bytes, int to_target);
+int verbs_send_to_target(coll_conn *base, const coll_tag *tag, const void *buf, size_t bytes);
+int verbs_offer_device(coll_conn *base, const coll_tag *tag, const coll_device_memory *memory,
+                       size_t at, size_t bytes, size_t slice, int copied);
 
 /* ---- verbs_data.c: the data calls of coll_transport_ops -------------------------------------- */
 

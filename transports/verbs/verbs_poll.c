@@ -35,20 +35,20 @@ static void completion_failed(verbs_conn *conn, const struct ibv_wc *wc) {
 
 /* An advert has come; false: it makes no sense. */
 static bool take_advert(verbs_conn *conn, size_t bytes) {
-  verbs_targets_pass(&conn->there, conn->tx.sent);
+  verbs_targets_pass(&conn->there, verbs_next_sent(conn));
   return bytes == sizeof(verbs_advert) &&
          verbs_targets_add(&conn->there, &conn->adverts[conn->there.made % VERBS_TARGETS]);
 }
 
-/* A message has arrived in its target; false: it makes no sense. */
-static bool take_placed(verbs_conn *conn, size_t bytes) {
+/* A message has arrived in its target; false: it makes no sense. in_ring: as in its offer. */
+static bool take_placed(verbs_conn *conn, size_t bytes, bool in_ring) {
   uint64_t offset;
   size_t capacity;
   const verbs_advert *advert =
-      verbs_targets_find(&conn->here, conn->rx.arrived, &offset, &capacity);
-  return advert && bytes == capacity &&
+      verbs_targets_find(&conn->here, verbs_next_arrived(conn), &offset, &capacity);
+  return advert && bytes == capacity && in_ring == (advert->offered == VERBS_OFFERED_COPIES) &&
          verbs_rx_placed(&conn->rx, bytes, (void *)(uintptr_t)(advert->address + offset),
-                         &advert->tag);
+                         &advert->tag, in_ring);
 }
 
 /* A long message, credit or farewell has come; all short ones before it are in memory. */
@@ -59,8 +59,8 @@ static void take_received(verbs_conn *conn, const struct ibv_wc *wc) {
   }
   verbs_take_credit(conn, bits);
   if (__builtin_expect(bits & VERBS_IMM_PLACED, 0)) {
-    fits =
-        bits & VERBS_IMM_CREDIT ? take_advert(conn, wc->byte_len) : take_placed(conn, wc->byte_len);
+    fits = bits & VERBS_IMM_CREDIT ? take_advert(conn, wc->byte_len)
+                                   : take_placed(conn, wc->byte_len, bits & VERBS_IMM_TAG);
   } else if (!(bits & VERBS_IMM_CREDIT)) {
     fits =
         verbs_rx_arrived(&conn->rx, wc->byte_len, bits & VERBS_IMM_TAG, conn->ep->env->slot_bytes);

@@ -87,4 +87,12 @@ static inline bool verbs_take_short(verbs_conn *conn) {
   return true;
 }
 
+/* Aims conn->write at the place of a long message; the bytes of the tag that goes with it, or 0. */
+static inline uint32_t verbs_aim(verbs_conn *conn, const coll_tag *tag, const verbs_place *place) {
+  uint32_t tag_bytes = verbs_tx_needs_tag(&conn->tx, tag) ? sizeof(*tag) : 0;
+  conn->write.wr.rdma.remote_addr =
+      conn->peer_memory + (uint64_t)place->first * VERBS_UNIT - tag_bytes;
+  return tag_bytes;
+}
+
 #endif

@@ -50,11 +50,16 @@ bool verbs_rx_arrived(verbs_rx *rx, size_t bytes, bool tagged, size_t slot_bytes
   return true;
 }
 
-bool verbs_rx_placed(verbs_rx *rx, size_t bytes, void *target, const coll_tag *tag) {
-  if (rx->placed >= VERBS_PLACED)
+bool verbs_rx_placed(verbs_rx *rx, size_t bytes, void *target, const coll_tag *tag, bool in_ring) {
+  verbs_place place = {.end = rx->at};
+  if (in_ring)
+    place = verbs_ring_place(rx->at, rx->units, bytes);
+  if (in_ring ? rx->arrived - rx->taken - rx->placed >= VERBS_MESSAGES : rx->placed >= VERBS_PLACED)
     return false;
-  rx->placed++;
+  rx->placed += !in_ring;
+  rx->targets++;
+  rx->at = place.end;
   rx->arrival[rx->arrived++ % VERBS_ARRIVALS] =
-      (verbs_arrival){.bytes = (uint32_t)bytes, .target = target, .tag = tag};
+      (verbs_arrival){.bytes = (uint32_t)bytes, .moved = place.moved, .target = target, .tag = tag};
   return true;
 }

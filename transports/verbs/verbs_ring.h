@@ -51,8 +51,10 @@
 /* The immediate bits of a message. */
 #define VERBS_IMM_TAG    (1u << 31) /* a tag stands in front of the payload */
 #define VERBS_IMM_CREDIT (1u << 30) /* no message: only credit */
-#define VERBS_IMM_PLACED (1u << 29) /* the message lies in its target; with CREDIT: an advert */
-#define VERBS_IMM_COPIED 23u        /* from this bit on: adverts that were copied, modulo 64 */
+#define VERBS_IMM_PLACED                                                                           \
+  (1u << 29)                 /* the message lies in its target; with CREDIT: an advert; with       \
+                                TAG: and has a place in the ring */
+#define VERBS_IMM_COPIED 23u /* from this bit on: adverts that were copied, modulo 64 */
 #define VERBS_IMM_UNITS  ((1u << VERBS_IMM_COPIED) - 1u)
 
 /* A short message begins with this. */
@@ -87,6 +89,7 @@ typedef struct verbs_tx {
   uint64_t sent;                /* messages, to any place */
   uint64_t kept;                /* of which lie in the ring */
   uint64_t read;                /* of those the receiver has given back */
+  uint64_t placed;              /* messages sent to targets */
   coll_tag tag;                 /* of the last one */
   bool tagged;                  /* there was one */
   uint64_t end[VERBS_MESSAGES]; /* `passed` behind kept message k is at k modulo their number */
@@ -114,7 +117,9 @@ typedef struct verbs_rx {
   uint64_t taken;    /* of which were given back */
   uint64_t credited_messages;
   coll_tag tag;    /* of the last message shown */
-  uint64_t placed; /* messages that lie in targets and were not given back */
+  uint64_t placed; /* messages that lie in targets, without a place in the ring, and were not given
+                      back */
+  uint64_t targets, targets_taken; /* messages in targets that have arrived, and were given back */
   verbs_arrival arrival[VERBS_ARRIVALS];
 } verbs_rx;
 
@@ -191,6 +196,7 @@ static inline void verbs_tx_placed(verbs_tx *tx, const coll_tag *tag) {
   tx->tag = *tag;
   tx->tagged = true;
   tx->sent++;
+  tx->placed++;
 }
 
 /*
@@ -276,9 +282,9 @@ bool verbs_rx_arrived(verbs_rx *rx, size_t bytes, bool tagged, size_t slot_bytes
 
 /*
  * A message of `bytes` bytes has arrived in its target, with that tag, which stays there; false: it
- * makes no sense.
+ * makes no sense. in_ring: it has a place in the ring as well.
  */
-bool verbs_rx_placed(verbs_rx *rx, size_t bytes, void *target, const coll_tag *tag);
+bool verbs_rx_placed(verbs_rx *rx, size_t bytes, void *target, const coll_tag *tag, bool in_ring);
 
 /* Shows the first message that was not given back, whose ring begins at `memory`: false if there is
  * none. Its tag is rx->tag then, its payload *buf. */
@@ -308,8 +314,9 @@ static inline void verbs_rx_release(verbs_rx *rx) {
   const verbs_arrival *arrival = &rx->arrival[rx->taken++ % VERBS_ARRIVALS];
   rx->passed += arrival->moved;
   if (__builtin_expect(arrival->target != NULL, 0)) {
-    rx->placed--;
-    rx->credited_messages++; /* no credit is due */
+    rx->targets_taken++;
+    rx->placed -= arrival->moved == 0;
+    rx->credited_messages += arrival->moved == 0; /* no credit is due */
   }
 }
 

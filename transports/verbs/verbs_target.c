@@ -26,11 +26,13 @@ bool verbs_targets_copied(verbs_targets *targets, uint32_t low) {
 
 bool verbs_targets_add(verbs_targets *targets, const verbs_advert *advert) {
   if (targets->made - targets->over == VERBS_TARGETS || advert->slice == 0 || advert->bytes == 0 ||
-      advert->bytes > UINT64_MAX - advert->slice)
+      advert->bytes > UINT64_MAX - advert->slice ||
+      (targets->made > 0 && targets->offered != (advert->offered != 0)))
     return false;
   if (targets->made > targets->over &&
       advert->first < end_of(&targets->advert[(targets->made - 1) % VERBS_TARGETS]))
     return false;
+  targets->offered = advert->offered != 0;
   targets->advert[targets->made++ % VERBS_TARGETS] = *advert;
   return true;
 }

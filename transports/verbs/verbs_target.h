@@ -8,6 +8,12 @@
  * their target; all others go through the ring (verbs_ring.h). The sender has compared tags and
  * lengths with what the receiver expects, so what arrives there need not carry its tag.
  *
+ * A receiver that does not know how many other messages come before offers a target to a sender
+ * that will wait for it: the first number then counts only messages that go to targets. What the
+ * sender copies takes its place in the ring all the same, at both ends, because it is put together
+ * in the memory that mirrors the ring; only its bytes go elsewhere. Of one direction, all adverts
+ * are offers, or none.
+ *
  * Adverts lie in memory of the sender of messages: VERBS_TARGETS of them, used in turn. One is
  * overwritten once its receiver has said, in the immediate bits of its messages, that it has copied
  * it.
@@ -25,6 +31,9 @@
 #define VERBS_TARGETS_COUNTED                                                                      \
   64u /* copied adverts are counted modulo this; older counts are recognized */
 
+/* Who fills a target that was offered. */
+enum { VERBS_OFFERED_DEVICE = 1, VERBS_OFFERED_COPIES = 2 };
+
 /* Describes a target; it is sent byte for byte. */
 typedef struct verbs_advert {
   uint64_t first; /* message of the connection, from 0 */
@@ -33,7 +42,7 @@ typedef struct verbs_advert {
   uint32_t slice; /* of each but the last */
   uint32_t key;
   coll_tag tag;
-  uint64_t unused; /* as long as a cache line */
+  uint64_t offered; /* VERBS_OFFERED_..., or 0 */
 } verbs_advert;
 _Static_assert(sizeof(verbs_advert) == 64, "travels as it is");
 
@@ -48,6 +57,7 @@ typedef struct verbs_targets {
   verbs_advert advert[VERBS_TARGETS];
   uint64_t made;
   uint64_t over;   /* no more messages for them will come */
+  bool offered;    /* what messages are counted: as in the adverts */
   uint64_t copied; /* the receiver of the advert has them */
 } verbs_targets;
 
@@ -62,7 +72,7 @@ bool verbs_targets_free(const verbs_targets *targets);
  */
 bool verbs_targets_copied(verbs_targets *targets, uint32_t low);
 
-/* Takes an advert of the peer; false: it makes no sense. */
+/* Adds an advert, made or come from the peer; false: it makes no sense. */
 bool verbs_targets_add(verbs_targets *targets, const verbs_advert *advert);
 
 /* Forgets targets all of whose messages lie before number `next`. */

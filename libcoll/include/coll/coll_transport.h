@@ -96,6 +96,9 @@ typedef struct coll_link {
 
 typedef struct coll_endpoint coll_endpoint;
 
+/* Memory of a GPU that a transport has registered; the transport's own. */
+typedef struct coll_device_memory coll_device_memory;
+
 /* The first member of every transport's connection. */
 typedef struct coll_conn {
   const struct coll_transport_ops *ops;
@@ -129,6 +132,9 @@ typedef struct coll_work {
   size_t bytes;
   void *claim[2]; /* private to the transport */
 } coll_work;
+
+/* offer_device(): the most messages of a target that the peer's device fills. */
+#define COLL_DEVICE_MESSAGES 16u
 
 /* Properties of a transport (caps). */
 #define COLL_CAP_SEND_DIRECT   1u  /* send() reads straight from the caller's buffer */
@@ -312,6 +318,47 @@ typedef struct coll_transport_ops {
    * from the peer before anybody uses them. 0: nothing.
    */
   int (*unfinished_work)(coll_endpoint *ep, uint32_t region, size_t *offset, size_t *bytes);
+
+  /*
+   * Optional: messages that a device moves from and to memory of a GPU, which the processor cannot
+   * read. All five or none.
+   *
+   * register_device() registers `bytes` bytes of the dma-buf `fd` from `offset` on. `address` is
+   * what the program calls the first of them, as far from the beginning of a page as `offset`.
+   * `written`: it may be a target. The caller closes `fd` after the call, and releases the memory
+   * once no message uses it, or every connection on which one did was disconnected. Returns COLL_OK
+   * with *memory; or NO_MEMORY, UNSUPPORTED (the device can do this with no memory) or SYSTEM, with
+   * the reason in *why until the next call, and without env->fail(): messages are copied then.
+   */
+  int (*register_device)(coll_endpoint *ep, int fd, uint64_t offset, const void *address,
+                         size_t bytes, int written, coll_device_memory **memory, const char **why);
+  void (*release_device)(coll_endpoint *ep, coll_device_memory *memory);
+
+  /*
+   * Sends the `bytes` bytes at offset `at` of registered memory, at least one, as send() does, but
+   * never copies them: PENDING, AGAIN or an error. to_target: to the first target that the peer has
+   * offered and that is not full. The peer has made that offer, perhaps it has not come yet
+   * (AGAIN), with this tag, and the message is as long as the target's next one. A message that
+   * goes to no target is at most a slot long.
+   */
+  int (*send_device)(coll_conn *conn, const coll_tag *tag, const coll_device_memory *memory,
+                     size_t at, size_t bytes, int to_target);
+
+  /* The same from memory of the host, to a target with `copied`: takes a copy. DONE, AGAIN or an
+   * error. */
+  int (*send_to_target)(coll_conn *conn, const coll_tag *tag, const void *buf, size_t bytes);
+
+  /*
+   * Offers a target: the `bytes` bytes at offset `at` of registered memory (written) are for
+   * messages of `slice` bytes (the last may be shorter) that the peer sends there. copied: by
+   * send_to_target(), and slices are at most a slot long; else by send_device(), and there are at
+   * most COLL_DEVICE_MESSAGES of them. Targets are filled in the order in which they were offered.
+   * slot_peek() shows such a message once it lies in its target: *tag, and as *buf its address,
+   * which the caller must not read. Other messages arrive as ever. expect() is never called on such
+   * a connection. DONE, AGAIN (too many are offered) or an error.
+   */
+  int (*offer_device)(coll_conn *conn, const coll_tag *tag, const coll_device_memory *memory,
+                      size_t at, size_t bytes, size_t slice, int copied);
 } coll_transport_ops;
 
 /* Whether a transport sends by reference. */
@@ -338,6 +385,12 @@ static inline int coll_transport_registers(const coll_transport_ops *ops) {
   return ops->size >=
              offsetof(coll_transport_ops, release_buffers) + sizeof(ops->release_buffers) &&
          ops->register_buffer != NULL;
+}
+
+/* Whether a transport's device moves messages from and to memory of a GPU. */
+static inline int coll_transport_reaches_devices(const coll_transport_ops *ops) {
+  return ops->size >= offsetof(coll_transport_ops, offer_device) + sizeof(ops->offer_device) &&
+         ops->offer_device != NULL;
 }
 
 /*

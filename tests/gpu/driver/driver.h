@@ -30,6 +30,9 @@
  *                 have the same pages at another place. Memory of the host is as without it
  *   GPU_NO_IPC=1  no handles of memory for other processes
  *   GPU_PITCH     most bytes from a row to the next in copies of rows (2147483647)
+ *   GPU_RDMA      whether devices of a network can use memory: 0: no; 1: yes; 2: yes, and what they
+ *                 write has to be flushed; 3: that has to be, but cannot; 4: devices say that they
+ *                 can, but there are no dma-bufs (0)
  *   GPU_SASS_ERROR=n  modules of SASS are refused with this error, as by a driver that is older
  * than the compiler. Without it a module of SASS is checked, and runs as the PTX that it was made
  * from GPU_FAIL=n    the n-th call returns CUDA_ERROR_UNKNOWN; cuInit() is call 1; the texts of
@@ -42,9 +45,11 @@
  *
  * cuPointerGetAttributes() needs no context; CUDA's documentation leaves that open.
  *
- * Refused (CUDA_ERROR_NOT_SUPPORTED): handles of address ranges (dma-buf); flushing RDMA writes;
- * the per-thread default stream; the launch of a graph in a stream that is captured; `extra` of a
- * launch; thread-block clusters.
+ * A dma-buf is a descriptor of the file that the memory lies in, which stands where the range
+ * begins.
+ *
+ * Refused (CUDA_ERROR_NOT_SUPPORTED): the per-thread default stream; the launch of a graph in a
+ * stream that is captured; `extra` of a launch; thread-block clusters.
  */
 #ifndef TESTS_GPU_DRIVER_H
 #define TESTS_GPU_DRIVER_H
@@ -58,6 +63,7 @@
 #include "tests/gpu/driver/driver_memory.h"
 #include "tests/gpu/driver/extra.h"
 
+enum { RDMA_NONE, RDMA_ORDERED, RDMA_FLUSHED, RDMA_UNFLUSHABLE, RDMA_NO_RANGES };
 enum { MOST_DEVICES = 16, MOST_QUEUES = 128, RACES_STATUS = 66, PEERS_TEXT = 300 };
 
 typedef struct driver_op driver_op;
@@ -251,6 +257,7 @@ typedef struct driver_settings {
   colli_cu_result sass_error;
   bool strict, split, hidden, no_ipc;
   int pitch;
+  int rdma; /* RDMA_... */
   gpu_model model;
   char peers[PEERS_TEXT];
 } driver_settings;
@@ -450,6 +457,12 @@ uint64_t fake_gpu_held(void);
 
 /* The number of races that were found since the last call; they do not count at the end. */
 uint64_t fake_gpu_take_races(void);
+
+/* Has flushes of what a network has written call a function. */
+void fake_gpu_on_flush(void (*function)(void));
+
+/* How many bytes were copied between devices and the host. */
+uint64_t fake_gpu_copied(void);
 #pragma GCC visibility pop
 
 #endif

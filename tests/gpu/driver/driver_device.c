@@ -69,6 +69,7 @@ colli_cu_result cuDeviceGetName(char *name, int name_bytes, colli_cu_device devi
 
 /* The value of an attribute, or -1 if it is unknown. */
 static int attribute_of(colli_cu_device_attribute attribute) {
+  const int rdma = driver_get()->settings.rdma;
   switch (attribute) {
   case COLLI_CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
     return driver_get()->settings.resident; /* with one block each */
@@ -84,10 +85,14 @@ static int attribute_of(colli_cu_device_attribute attribute) {
   case COLLI_CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED:
     return !driver_get()->settings.no_ipc;
   case COLLI_CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED:
-  case COLLI_CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS:
-  case COLLI_CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING:
   case COLLI_CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED:
-    return 0;
+    return rdma != RDMA_NONE;
+  case COLLI_CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS:
+    return rdma == RDMA_FLUSHED ? COLLI_CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_HOST : 0;
+  case COLLI_CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING:
+    return rdma == RDMA_ORDERED || rdma == RDMA_NO_RANGES
+               ? COLLI_CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER
+               : 0;
   default:
     return -1;
   }

@@ -1,7 +1,8 @@
-/* driver_sharing.c: memory of other processes by handles of cuIpc...; ways to share that
- * are missing. */
+/* driver_sharing.c: memory of other processes by handles of cuIpc...; memory for devices of a
+ * network. */
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -115,15 +116,60 @@ colli_cu_result cuIpcCloseMemHandle(colli_cu_deviceptr at) {
   return driver_leave(COLLI_CUDA_SUCCESS);
 }
 
-/* What this driver refuses (driver.h), as real drivers do on devices without it. A loader needs all
- * of these functions. They count as calls. */
-#pragma GCC diagnostic ignored "-Wunused-parameter"
-#define REFUSED(name, arguments)                                                                   \
-  colli_cu_result name arguments {                                                                 \
-    colli_cu_result result = driver_enter();                                                       \
-    return result != COLLI_CUDA_SUCCESS ? result : driver_leave(COLLI_CUDA_ERROR_NOT_SUPPORTED);   \
-  }
+/* ---- for devices of a network ---------------------------------------------------------------- */
 
-REFUSED(cuMemGetHandleForAddressRange, (void *handle, colli_cu_deviceptr at, size_t bytes,
-                                        colli_cu_range_handle_type type, unsigned long long flags))
-REFUSED(cuFlushGPUDirectRDMAWrites, (colli_cu_flush_target target, colli_cu_flush_scope scope))
+/* What flushing does to what a network has written; set before anything is flushed. */
+static void (*flush)(void);
+
+void fake_gpu_on_flush(void (*function)(void)) {
+  flush = function;
+}
+
+/* A descriptor that stands at an offset of a file; -1: none. */
+static int open_at(int fd, uint64_t offset) {
+  char path[64];
+  snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+  const int made = open(path, O_RDWR | O_CLOEXEC);
+  if (made >= 0 && lseek(made, (off_t)offset, SEEK_SET) < 0)
+    abort();
+  return made;
+}
+
+colli_cu_result cuMemGetHandleForAddressRange(void *handle, colli_cu_deviceptr at, size_t bytes,
+                                              colli_cu_range_handle_type type,
+                                              unsigned long long flags) {
+  driver_context *context;
+  const size_t page = 4096;
+  colli_cu_result result = driver_enter_context(&context);
+  if (result != COLLI_CUDA_SUCCESS)
+    return result;
+  driver_memory *m = driver_memory_find(at, 1);
+  const int rdma = driver_get()->settings.rdma;
+  if (rdma == 0 || rdma == RDMA_NO_RANGES)
+    return driver_leave(COLLI_CUDA_ERROR_NOT_SUPPORTED);
+  if (type != COLLI_CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD || flags || at % page || bytes % page ||
+      !bytes || !m || m->kind != DEVICE_MEMORY ||
+      bytes > (m->bytes + page - 1) / page * page - (at - m->at))
+    return driver_leave(COLLI_CUDA_ERROR_INVALID_VALUE);
+  const int fd = open_at(m->fd, at - m->at);
+  m->exported = true;
+  memcpy(handle, &fd, sizeof(fd));
+  return driver_leave(fd < 0 ? COLLI_CUDA_ERROR_OUT_OF_MEMORY : COLLI_CUDA_SUCCESS);
+}
+
+colli_cu_result cuFlushGPUDirectRDMAWrites(colli_cu_flush_target target,
+                                           colli_cu_flush_scope scope) {
+  driver_context *context;
+  colli_cu_result result = driver_enter_context(&context);
+  if (result != COLLI_CUDA_SUCCESS)
+    return result;
+  if (driver_get()->settings.rdma != RDMA_FLUSHED)
+    return driver_leave(COLLI_CUDA_ERROR_NOT_SUPPORTED);
+  if (target != COLLI_CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX ||
+      (scope != COLLI_CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER &&
+       scope != COLLI_CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_ALL_DEVICES))
+    return driver_leave(COLLI_CUDA_ERROR_INVALID_VALUE);
+  if (flush)
+    flush();
+  return driver_leave(COLLI_CUDA_SUCCESS);
+}

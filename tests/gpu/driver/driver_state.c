@@ -43,6 +43,7 @@ static bool read_settings(driver_settings *s) {
   s->hidden = number("GPU_HIDDEN", 0, 0, 1);
   s->no_ipc = number("GPU_NO_IPC", 0, 0, 1);
   s->pitch = (int)number("GPU_PITCH", INT32_MAX, 0, INT32_MAX);
+  s->rdma = (int)number("GPU_RDMA", RDMA_NONE, RDMA_NONE, RDMA_NO_RANGES);
   s->model = GPU_PLAIN;
   if (model && strcmp(model, "weak") == 0)
     s->model = GPU_WEAK;

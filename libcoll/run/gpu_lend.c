@@ -1,0 +1,93 @@
+/* gpu_lend.c: which messages are moved by the network's device from or to GPU memory. */
+#include "libcoll/run/gpu_lend.h"
+
+#include <unistd.h>
+
+#include "libcoll/base/names.h"
+#include "libcoll/comm/comm.h"
+#include "libcoll/gpu/rdma.h"
+
+/* To have memory registered probably takes as long as to copy so much. */
+#define LEAST_BYTES ((size_t)1 << 20)
+/* A message must not be longer, so that targets can be divided (p2p_tag.h). */
+#define MOST_BYTES ((size_t)COLL_DEVICE_MESSAGES << 30)
+
+/* One half of a message. */
+typedef struct half {
+  const void *memory;
+  size_t bytes;
+  int device, peer;
+  bool written;
+} half;
+
+/* What one half of a call is; of no bytes if it has none. */
+static half half_of(const colli_call *call, const colli_gpu_places *places, int which) {
+  const bool sent = which == COLLI_LENT_SENT;
+  const bool has =
+      call->p2p == COLLI_P2P_SENDRECV || call->p2p == (sent ? COLLI_P2P_SEND : COLLI_P2P_RECV);
+  return (half){
+      .memory = sent ? call->sendbuf : call->recvbuf,
+      .bytes = has ? (sent ? call->count : call->recv_count) * colli_type_bytes(call->type) : 0,
+      .device = sent ? places->from : places->to,
+      .peer = sent ? call->dest : call->source,
+      .written = !sent};
+}
+
+/* Whether a half may be lent. */
+static bool may_lend(const coll_comm *comm, const half *it) {
+  const size_t slot = comm->exec.slot_bytes;
+  if (it->bytes < LEAST_BYTES || it->bytes <= slot || it->bytes > MOST_BYTES || it->device < 0 ||
+      it->peer < 0)
+    return false;
+  const coll_transport_ops *ops = comm->exec.links[it->peer].ops;
+  return ops && coll_transport_reaches_devices(ops) && colli_gpu_lends(comm->gpu, it->device);
+}
+
+/* Whether a call is one whose halves may be lent: a copy of both in one place has the order that
+ * one copy gives it. */
+static bool is_message(const coll_comm *comm, const colli_call *call) {
+  return call->coll == COLLI_SENDRECV && call->p2p <= COLLI_P2P_SENDRECV &&
+         !(call->p2p == COLLI_P2P_SENDRECV && call->sendbuf == call->recvbuf) &&
+         comm->params.number[COLLI_PARAM_GPU_DIRECT_RDMA] == COLLI_GPU_RDMA_AUTO;
+}
+
+bool colli_gpu_may_lend(const coll_comm *comm, const colli_call *call,
+                        const colli_gpu_places *places) {
+  if (!is_message(comm, call))
+    return false;
+  for (int i = 0; i < COLLI_LENT_COUNT; i++) {
+    const half it = half_of(call, places, i);
+    if (may_lend(comm, &it))
+      return true;
+  }
+  return false;
+}
+
+/* Lends a half. */
+static void lend(const coll_comm *comm, const half *it, colli_lent *lent) {
+  const colli_link *link = &comm->exec.links[it->peer];
+  colli_gpu_dmabuf buffer;
+  const char *why = NULL;
+  if (!colli_gpu_lend(comm->gpu, it->device, it->memory, it->bytes, &comm->log, &buffer))
+    return;
+  const int status =
+      link->ops->register_device(link->endpoint, buffer.fd, buffer.offset, it->memory, it->bytes,
+                                 it->written, &lent->memory, &why);
+  close(buffer.fd);
+  if (status != COLL_OK) {
+    colli_gpu_lend_refused(comm->gpu, it->device, status == COLL_ERR_UNSUPPORTED, &comm->log, why);
+    return;
+  }
+  lent->with = link->ops;
+  lent->at = link->endpoint;
+  lent->address = it->memory;
+}
+
+void colli_gpu_lend_to(const coll_comm *comm, const colli_call *call,
+                       const colli_gpu_places *places, colli_lent lent[COLLI_LENT_COUNT]) {
+  for (int i = 0; i < COLLI_LENT_COUNT && is_message(comm, call); i++) {
+    const half it = half_of(call, places, i);
+    if (may_lend(comm, &it))
+      lend(comm, &it, &lent[i]);
+  }
+}

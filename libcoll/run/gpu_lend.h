@@ -1,0 +1,18 @@
+/*
+ * gpu_lend.h: GPU memory of long messages that is lent to the transport of their peer, whose device
+ * then reads and writes it (GPUDirect RDMA), so that it is not copied in host memory.
+ */
+#ifndef COLLI_RUN_GPU_LEND_H
+#define COLLI_RUN_GPU_LEND_H
+
+#include "libcoll/run/gpu_call.h"
+
+/* Whether memory of a call may be lent, as far as is known without trying. */
+bool colli_gpu_may_lend(const coll_comm *comm, const colli_call *call,
+                        const colli_gpu_places *places);
+
+/* Lends what can be lent. What cannot is copied; the log says why. */
+void colli_gpu_lend_to(const coll_comm *comm, const colli_call *call,
+                       const colli_gpu_places *places, colli_lent lent[COLLI_LENT_COUNT]);
+
+#endif
