@@ -11,10 +11,10 @@
 #include "libcoll/base/fork.h"
 #include "libcoll/comm/comm.h"
 #include "libcoll/create/assemble.h"
+#include "libcoll/create/levels.h"
 #include "libcoll/net/auth.h"
 #include "libcoll/net/door.h"
 #include "libcoll/progress/enter.h"
-#include "libcoll/stream/direct.h"
 #include "libcoll/wireup/listeners.h"
 #include "transports/registry.h"
 
@@ -211,7 +211,7 @@ static void use_gpus(coll_comm *comm, uint64_t timeout_ns) {
   if (colli_call_enter(comm) != COLL_OK)
     return;
   comm->watch.timeout_ns = usual_ns > timeout_ns ? usual_ns : timeout_ns; /* to compile kernels */
-  if (colli_direct_join(comm) != COLL_OK && comm->failure.status == COLL_OK) {
+  if (colli_levels_use_gpu(comm) != COLL_OK && comm->failure.status == COLL_OK) {
     colli_log_write(&comm->log, COLLI_LOG_INFO, "%s", comm->failure.error.message);
     colli_error_clear(&comm->failure.error);
   }

@@ -56,6 +56,23 @@ void colli_batch_append(stream_batch *batch) {
   streams->silent |= batch->in_gpu && batch->direct.way != COLLI_GPU_ORDERED;
 }
 
+stream_batch *colli_batch_make(coll_comm *comm, coll_request **requests, int count, bool in_gpu) {
+  stream_batch *batch = calloc(1, sizeof(*batch) + (size_t)count * sizeof(*batch->calls));
+  if (!batch) {
+    (void)colli_comm_refuse(comm, COLL_ERR_NO_MEMORY, requests[0]->kept->name,
+                            "out of memory for %d calls", count);
+    for (int i = 0; i < count; i++)
+      colli_request_put(requests[i]);
+    return NULL;
+  }
+  batch->comm = comm;
+  batch->in_gpu = in_gpu;
+  batch->count = count;
+  for (int i = 0; i < count; i++)
+    batch->calls[i].request = requests[i];
+  return batch;
+}
+
 void colli_batch_free(stream_batch *batch) {
   for (int i = 0; i < batch->count; i++) {
     colli_gpu_stage_free(&batch->calls[i].stage);
@@ -65,6 +82,12 @@ void colli_batch_free(stream_batch *batch) {
     colli_direct_call_free(&batch->direct);
   colli_gpu_passage_close(&batch->passage);
   free(batch);
+}
+
+/* Whether the stream's own part of a call is in GPU memory, where those of others must not be in
+ * its way. */
+static bool works_in_gpu(const stream_batch *batch) {
+  return batch->in_gpu || batch->levelled;
 }
 
 /* Remembers why an operation failed alone. */
@@ -119,13 +142,15 @@ static void start(stream_batch *batch) {
   atomic_store(&batch->passage.reached, false); /* it does not come again before the answer */
   if (!batch->passage.captured && is_at_last_stop(batch))
     comm->streams->unstarted--;
+  if (batch->levelled)
+    comm->levels->operation = batch->calls[0].request->kept->name;
   while (batch->started < batch->count) {
     coll_request *request = batch->calls[batch->started].request;
-    const coll_status status = batch->in_gpu ? colli_call_meet(comm, request, place)
-                                             : colli_call_start_again(comm, request);
+    const coll_status status = works_in_gpu(batch) ? colli_call_meet(comm, request, place)
+                                                   : colli_call_start_again(comm, request);
     if (status != COLL_OK) {
       note_status(comm, status);
-      if (batch->in_gpu) /* its stream goes on without the others, who must not trust it */
+      if (works_in_gpu(batch)) /* its stream goes on without the others, who must not trust it */
         fail_call(batch);
       return;
     }
@@ -231,8 +256,8 @@ static bool are_slots_used(const stream_batch *batch) {
   TAILQ_FOREACH(other, &batch->comm->streams->batches, link) {
     if (is_first_waiting(other))
       break;
-    if (other != batch && other->in_gpu && (other->state != COLLI_BATCH_EXPECTED || other->stop) &&
-        !colli_batch_has_left(other))
+    if (other != batch && works_in_gpu(other) &&
+        (other->state != COLLI_BATCH_EXPECTED || other->stop) && !colli_batch_has_left(other))
       return true;
   }
   return false;
@@ -257,7 +282,7 @@ static bool is_its_turn(const stream_batch *batch, bool first, const stream_batc
     return true; /* to end without a result */
   if (comm->failure.suspended || !first || (midway && midway != batch))
     return false;
-  return !batch->in_gpu || batch->stop > 0 || !are_slots_used(batch);
+  return !works_in_gpu(batch) || batch->stop > 0 || !are_slots_used(batch);
 }
 
 /* Advances a batch. */
