@@ -281,7 +281,6 @@ static int use_and_destroy(coll_comm *comm, int rank, int nranks, void *arg) {
   const scene *s = arg;
   coll_comm *child;
   uint64_t bytes;
-  device_use(levels_device(&s->shape, rank, s->mode));
   RANK_OK(coll_comm_dup(comm, NULL, &child));
   RANK_CHECK(share(child, rank, nranks, s) == 0);
   const site_plan plan = {.coll = CASE_ALLREDUCE, .type = COLL_INT8, .op = COLL_SUM, .count = SLOT};
@@ -297,8 +296,7 @@ Test(levels, destroyed) {
     scene s = {{2, 2, false}, mode, 1, 0};
     const uint64_t before = device_held();
     cr_expect_eq(run_threads(4, NULL, use_and_destroy, &s), 0, "mode %d", mode);
-    const uint64_t own = 4 + (uint64_t)(mode >= MODE_ORDERED ? 4 : 0); /* streams and contexts */
-    cr_expect_leq(device_held(), before + own, "mode %d: %llu", mode,
-                  (unsigned long long)(device_held() - before));
+    cr_expect_eq(device_held() - before, 4 + 4, "mode %d: streams and contexts, and %llu", mode,
+                 (unsigned long long)(device_held() - before));
   }
 }
