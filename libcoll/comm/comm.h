@@ -128,6 +128,7 @@ struct coll_comm {
   colli_streams *streams;   /* stream-ordered calls; NULL: there was none */
   colli_direct *direct;     /* NULL: those are staged, */
   colli_levels *levels;     /* but, unless NULL, for long ones, within groups of ranks */
+  bool is_part;             /* of one with levels */
   struct colli_attr *attrs; /* api/attr.c */
   colli_exec exec;
   colli_p2p p2p;

@@ -207,6 +207,7 @@ static coll_comm *make_child(colli_split *split, const candidate *members, int c
     return NULL;
   }
   comm->child = split->child;
+  comm->is_part = split->kind == COLLI_SPLIT_LEVEL;
   split->child = NULL;
   colli_shrink_share(comm, parent);
   take_links(comm, parent);
