@@ -3,8 +3,7 @@
 
 #include "libcoll/base/names.h"
 #include "libcoll/comm/comm.h"
-
-#define ALIGN 16 /* elements: pieces begin at multiples, for kernels */
+#include "libcoll/comm/levels_shape.h"
 
 /* ---- which ----------------------------------------------------------------------------------- */
 
@@ -29,24 +28,18 @@ bool colli_levels_takes(const coll_comm *comm, const colli_call *call) {
   if (call->coll != COLLI_ALLREDUCE && call->coll != COLLI_BROADCAST &&
       call->coll != COLLI_ALLGATHER)
     return false;
-  const size_t pieces = call->coll == COLLI_ALLGATHER ? 1 : (size_t)levels->size;
-  return call->count * colli_type_bytes(call->type) >= pieces * comm->streams->part_bytes &&
+  return colli_levels_is_long(call->coll, call->count * colli_type_bytes(call->type), levels->size,
+                              comm->streams->part_bytes) &&
          has_any_order(comm, call);
 }
 
 /* ---- pieces ---------------------------------------------------------------------------------- */
 
-/* Where the piece of the rank with that place begins; that of the one after the last is the end. */
-static size_t piece_at(const colli_levels *levels, size_t count, int place) {
-  const size_t each = count / (size_t)levels->size / ALIGN * ALIGN;
-  return place < levels->size ? each * (size_t)place : count;
-}
-
 /* Lists the pieces: lengths, and then where they begin. */
 static void list_pieces(const colli_levels *levels, size_t count, size_t *tables) {
   for (int place = 0; place < levels->size; place++) {
-    const size_t at = piece_at(levels, count, place);
-    tables[place] = piece_at(levels, count, place + 1) - at;
+    const size_t at = colli_levels_piece_at(count, place, levels->size);
+    tables[place] = colli_levels_piece_at(count, place + 1, levels->size) - at;
     tables[levels->size + place] = at;
   }
 }
@@ -92,8 +85,9 @@ static colli_call scatter_pieces(const colli_levels *levels, const colli_call *c
 
 /* This rank's piece across groups. */
 static colli_call across(const colli_levels *levels, const colli_call *call) {
-  const size_t at = piece_at(levels, call->count, levels->place);
-  return in_result(call, call->coll, at, piece_at(levels, call->count, levels->place + 1) - at);
+  const size_t at = colli_levels_piece_at(call->count, levels->place, levels->size);
+  return in_result(call, call->coll, at,
+                   colli_levels_piece_at(call->count, levels->place + 1, levels->size) - at);
 }
 
 /* The group and the place of a rank. */

@@ -6,9 +6,7 @@
 #define COLLI_STREAM_STAGED_PARTS_H
 
 #include "libcoll/call/call.h"
-
-/* Parts whose copies are on the host at a time; later ones use the memory of earlier ones. */
-#define COLLI_STAGED_DEPTH 4
+#include "libcoll/comm/levels_shape.h"
 
 /* How long a part's input is on this communicator: all ranks find the same. */
 size_t colli_staged_part_bytes(const coll_comm *comm);

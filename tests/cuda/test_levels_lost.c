@@ -51,10 +51,9 @@ static coll_status add(coll_comm *comm, int32_t *a, colli_cu_stream stream) {
 
 /* The victim's part, once the others wait. */
 static void suffer(coll_comm *comm, scene *s, int32_t *a, colli_cu_stream stream) {
-  if (s->midway) /* its call begins, and the host sees no end */
+  (void)WAIT_UNTIL(atomic_load(&s->waiting) == RANKS - 1, slow_s(20));
+  if (s->midway) /* the call that they wait for begins */
     (void)add(comm, a, stream);
-  else
-    (void)WAIT_UNTIL(atomic_load(&s->waiting) == RANKS - 1, slow_s(20));
   if (s->fault == KILLED)
     raise(SIGKILL);
   else if (s->fault == FROZEN)

@@ -105,7 +105,12 @@ typedef struct gpu_call {
 /* Finds out what a call does; the caller frees call->ranks. Ends the program if it cannot. */
 void explain_gpu_count(const question *q, const answer *a, gpu_call *call);
 
-/* Explains a call in streams. */
+/* Explains a call in streams; the second without what holds for all calls. */
 void explain_gpu(const question *q, answer *a);
+void explain_gpu_part(const question *q, answer *a);
+
+/* levels.c: explains a call in streams that is divided among groups of ranks; false: this one is
+ * not. */
+bool explain_levels(const question *q, const answer *a);
 
 #endif
