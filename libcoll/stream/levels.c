@@ -3,7 +3,6 @@
 
 #include "libcoll/base/names.h"
 #include "libcoll/comm/comm.h"
-#include "libcoll/comm/levels_shape.h"
 
 /* ---- which ----------------------------------------------------------------------------------- */
 

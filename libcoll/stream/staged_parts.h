@@ -6,7 +6,7 @@
 #define COLLI_STREAM_STAGED_PARTS_H
 
 #include "libcoll/call/call.h"
-#include "libcoll/comm/levels_shape.h"
+#include "libcoll/comm/levels.h"
 
 /* How long a part's input is on this communicator: all ranks find the same. */
 size_t colli_staged_part_bytes(const coll_comm *comm);

@@ -128,10 +128,3 @@ void explain_gpu_part(const question *q, answer *a) {
     print_direct_time(q, &call);
   free(call.ranks);
 }
-
-void explain_gpu(const question *q, answer *a) {
-  if (!explain_levels(q, a))
-    explain_gpu_part(q, a);
-  puts("The counts are exact for buffers in memory of the ranks' GPUs. The time compares calls and "
-       "modes; it\nis not that of your machine.");
-}

@@ -9,7 +9,7 @@
 #include "explain.h"
 #include "libcoll/base/param.h"
 #include "libcoll/comm/direct.h"
-#include "libcoll/comm/levels_shape.h"
+#include "libcoll/comm/levels.h"
 
 /* The groups of a question; size is 0 if there are none. */
 typedef struct groups {
@@ -85,7 +85,8 @@ static void print_part(const char *where, const question *part) {
   explain_free(&a);
 }
 
-bool explain_levels(const question *q, const answer *a) {
+/* Explains a divided call; false: this one is not. */
+static bool explain_divided(const question *q, const answer *a) {
   const groups g = find_groups(q);
   if (!is_divided(q, a, &g))
     return false;
@@ -122,4 +123,11 @@ bool explain_levels(const question *q, const answer *a) {
   puts("\nThe parts follow each other, after one more answer of the host, for which all ranks have "
        "come.");
   return true;
+}
+
+void explain_gpu(const question *q, answer *a) {
+  if (!explain_divided(q, a))
+    explain_gpu_part(q, a);
+  puts("The counts are exact for buffers in memory of the ranks' GPUs. The time compares calls and "
+       "modes; it\nis not that of your machine.");
 }
