@@ -86,8 +86,11 @@ static coll_status find_groups(coll_comm *comm, colli_levels *levels) {
 
 /* Makes one of the two communicators. */
 static coll_status make_part(coll_comm *comm, int color, int key, coll_comm **part) {
-  const colli_split_call call = {.kind = COLLI_SPLIT_LEVEL, .color = color, .key = key};
+  coll_config config = COLL_CONFIG_INIT;
+  const colli_split_call call = {
+      .kind = COLLI_SPLIT_LEVEL, .color = color, .key = key, .config = &config};
   colli_split *split;
+  config.algo = ""; /* what is forced for all ranks may not suit a part of them */
   const coll_status status = colli_split_start(comm, &call, &split);
   return status == COLL_OK ? colli_split_finish(split, part) : status;
 }

@@ -64,6 +64,7 @@ static program choose_groups(uint64_t seed, bool verbose) {
   p.mode_number = numbers[mode];
   p.lanes = 1 + (int)colli_prng_below(&prng, PROGRAM_LANES);
   p.graphs = colli_prng_below(&prng, 4) != 0;
+  p.gates = p.mode_number != MODE_MEET;
   levels_peers();
   return p;
 }
