@@ -57,7 +57,7 @@ static program choose_groups(uint64_t seed, bool verbose) {
   static const int numbers[] = {MODE_ORDERED, MODE_SPIN, MODE_MEET};
   colli_prng prng = {seed + 2000003};
   const int mode = (int)colli_prng_below(&prng, 3);
-  program p = {.seed = seed, .verbose = verbose, .devices = MOST_DEVICES};
+  program p = {.seed = seed, .verbose = verbose, .devices = MOST_DEVICES, .direct = true};
   p.ngroups = 2 + (int)colli_prng_below(&prng, 2);
   p.nranks = p.ngroups == 2 && colli_prng_below(&prng, 3) == 0 ? 6 : 2 * p.ngroups;
   p.mode = modes[mode];
