@@ -5,6 +5,7 @@
  * memory.
  */
 #include <criterion/criterion.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -13,6 +14,7 @@
 #include "support_levels.h"
 #include "support_site.h"
 #include "tests/proc/support_ranks.h"
+#include "waits.h"
 
 enum { SLOT = 4096, PART = SLOT / 4, MOST_ALIKE = 4 };
 
@@ -150,6 +152,68 @@ Test(levels, long_calls) {
   device_use(0);
   device_mode(s.mode);
   cr_assert_eq(run_threads(4, NULL, run_long, &s), 0);
+}
+
+/* ---- order ----------------------------------------------------------------------------------- */
+
+enum { LAUNCHES = 25 };
+
+/* What ranks know of each other. */
+typedef struct relay {
+  scene scene;
+  atomic_int ended; /* launches of the first graph that have ended on rank 0 */
+} relay;
+
+/* A broadcast in one graph and an all-reduce in another one, in another stream, which is launched
+ * when the broadcast has ended in the root's group: in the other group it may be midway then. */
+static int launch_in_turn(coll_comm *comm, int rank, int nranks, void *arg) {
+  relay *r = arg;
+  static const site_place near[] = {SITE_NEAR, SITE_NEAR};
+  RANK_CHECK(share(comm, rank, nranks, &r->scene) == 0);
+  const site_plan plans[] = {
+      {.coll = CASE_BROADCAST, .type = COLL_INT32, .op = COLL_SUM, .count = 12 * SLOT},
+      {.coll = CASE_ALLREDUCE, .type = COLL_INT32, .op = COLL_SUM, .count = SLOT}};
+  colli_cu_stream streams[2];
+  site *sites[2];
+  device_graph graphs[2];
+  for (int i = 0; i < 2; i++) {
+    streams[i] = device_stream();
+    sites[i] = site_make(&plans[i], rank, nranks, near, NULL);
+    device_capture(streams[i]);
+    RANK_OK(site_call(sites[i], CASE_STREAMED, comm, streams[i], NULL));
+    graphs[i] = device_capture_end(streams[i]);
+  }
+  for (int n = 1; n <= LAUNCHES; n++) {
+    for (int i = 0; i < 2; i++) {
+      site_fill(sites[i], (uint64_t)n);
+      device_launch(&graphs[i], streams[i]);
+      if (i == 0 && rank == 0) {
+        device_await(streams[0]);
+        atomic_store(&r->ended, n);
+      }
+      RANK_CHECK(WAIT_UNTIL(atomic_load(&r->ended) >= n, slow_s(20)));
+    }
+    for (int i = 0; i < 2; i++) {
+      device_await(streams[i]);
+      RANK_OK(coll_comm_async_error(comm));
+      RANK_CHECK(site_check(sites[i], (uint64_t)n));
+    }
+    RANK_OK(coll_barrier(comm));
+  }
+  for (int i = 0; i < 2; i++) {
+    device_graph_free(&graphs[i]);
+    site_free(sites[i]);
+  }
+  return 0;
+}
+
+Test(levels, order) {
+  setenv("COLL_GPU_SLOT_BYTES", "4096", 1);
+  levels_peers();
+  device_use(0);
+  device_mode(MODE_ORDERED);
+  relay r = {.scene = {{2, 2, false}, MODE_SPIN, 1, 0}};
+  cr_expect_eq(run_threads(4, NULL, launch_in_turn, &r), 0);
 }
 
 /* ---- what crosses host memory ---------------------------------------------------------------- */

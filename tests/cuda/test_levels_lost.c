@@ -210,3 +210,46 @@ Test(levels_lost, mismatched) {
     run_scene(what, what % 2 ? MODE_SPIN : MODE_ORDERED, 1 + (int)what % 3, false,
               COLL_ERR_MISMATCH);
 }
+
+/* ---- threads --------------------------------------------------------------------------------- */
+
+/* The victim aborts, or makes another call, instead of the one that the others are in: with MEET
+ * those of its group wait for it in a part of their call. */
+static int wait_for_call(coll_comm *comm, int rank, int nranks, void *arg) {
+  scene *s = arg;
+  coll_error error = COLL_ERROR_INIT;
+  (void)nranks;
+  device_may_leak();
+  device_use(levels_device(&s->shape, rank, s->mode));
+  RANK_OK(coll_comm_use_gpu(comm));
+  colli_cu_stream stream = device_stream();
+  int32_t *a = device_vector(COUNT, 1);
+  RANK_CHECK(add(comm, a, stream) == COLL_OK);
+  device_await(stream);
+  RANK_OK(coll_barrier(comm));
+  if (rank == s->victim) {
+    s->midway = false;
+    suffer(comm, s, a, stream);
+  } else {
+    atomic_fetch_add(&s->waiting, 1);
+    (void)add(comm, a, stream);
+  }
+  device_await(stream);
+  const coll_status want = s->fault == ABORTED ? COLL_ERR_ABORTED : COLL_ERR_MISMATCH;
+  RANK_CHECK(WAIT_UNTIL(coll_comm_async_error(comm) == want, slow_s(5)));
+  RANK_CHECK(coll_last_error(comm, &error) == COLL_OK && error.status == want);
+  return 0;
+}
+
+Test(levels_lost, threads) {
+  load();
+  device_use(0);
+  device_may_leak();
+  for (int mode = MODE_ORDERED; device_mode(mode); mode++)
+    for (fault what = ABORTED; what < FAULTS; what++) {
+      scene s = {.fault = what, .shape = {2, 2, false}, .mode = mode, .victim = 3};
+      if (what == REVOKED)
+        continue;
+      cr_expect_eq(run_threads(RANKS, NULL, wait_for_call, &s), 0, "fault %d, mode %d", what, mode);
+    }
+}
