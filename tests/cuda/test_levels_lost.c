@@ -40,7 +40,7 @@ typedef struct scene {
   int mode, victim;
   bool midway;
   coll_id id;
-  atomic_int waiting;
+  atomic_int waiting, over;
   coll_error errors[RANKS];
 } scene;
 
@@ -52,8 +52,12 @@ static coll_status add(coll_comm *comm, int32_t *a, colli_cu_stream stream) {
 /* The victim's part, once the others wait. */
 static void suffer(coll_comm *comm, scene *s, int32_t *a, colli_cu_stream stream) {
   (void)WAIT_UNTIL(atomic_load(&s->waiting) == RANKS - 1, slow_s(20));
-  if (s->midway) /* the call that they wait for begins */
+  if (s->midway) { /* in the call that they wait for, its group has met some times */
+    const volatile uint64_t *met = &comm->levels->within->calls.sequence;
+    const uint64_t before = *met;
     (void)add(comm, a, stream);
+    (void)WAIT_UNTIL(*met >= before + 3, slow_s(20));
+  }
   if (s->fault == KILLED)
     raise(SIGKILL);
   else if (s->fault == FROZEN)
@@ -105,13 +109,13 @@ static int play(coll_comm *comm, int rank, scene *s) {
     suffer(comm, s, last, stream);
   } else {
     RANK_OK(add(comm, last, stream));
-    (void)add(comm, own, other); /* perhaps it has failed by now */
+    if (!s->midway)
+      (void)add(comm, own, other); /* perhaps it has failed by now */
     atomic_fetch_add(&s->waiting, 1);
   }
   device_await(stream);
   device_await(other);
-  if (rank == s->victim && s->fault != ABORTED && s->fault != REVOKED)
-    (void)WAIT_UNTIL(coll_comm_async_error(comm) != COLL_OK, slow_s(20));
+  (void)WAIT_UNTIL(coll_comm_async_error(comm) != COLL_OK, slow_s(20)); /* which may come late */
   coll_error *error = &s->errors[rank];
   *error = (coll_error)COLL_ERROR_INIT;
   const coll_status status = coll_comm_async_error(comm);
@@ -238,6 +242,8 @@ static int wait_for_call(coll_comm *comm, int rank, int nranks, void *arg) {
   const coll_status want = s->fault == ABORTED ? COLL_ERR_ABORTED : COLL_ERR_MISMATCH;
   RANK_CHECK(WAIT_UNTIL(coll_comm_async_error(comm) == want, slow_s(5)));
   RANK_CHECK(coll_last_error(comm, &error) == COLL_OK && error.status == want);
+  atomic_fetch_add(&s->over, 1); /* the end of a communicator would end what others wait for, too */
+  RANK_CHECK(WAIT_UNTIL(atomic_load(&s->over) == RANKS, slow_s(5)));
   return 0;
 }
 
