@@ -134,6 +134,8 @@ static coll_error record_of_part(const coll_comm *comm, const coll_comm *part, c
   record.status = status;
   record.rank = in_whole(comm, part, record.rank);
   record.peer = in_whole(comm, part, record.peer);
+  if (record.peer < 0 && part->failure.root >= 0) /* who is to blame is in another part */
+    record.peer = colli_comm_rank_of(comm, part->failure.root);
   snprintf(record.operation, sizeof(record.operation), "%s", comm->levels->operation);
   snprintf(record.message, sizeof(record.message),
            "%.480s (in a part of %s, in which \"%s\" are counted from 0)",
