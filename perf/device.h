@@ -18,7 +18,7 @@ typedef struct perf_device {
   int ordinal, count; /* its number, and how many there are */
   char name[64];
   void *stream;
-  bool direct; /* calls in the stream stay in GPU memory */
+  bool direct; /* calls in the stream stay in GPU memory where GPUs reach each other */
 } perf_device;
 
 /*

@@ -34,8 +34,10 @@ void perf_print_head(const perf_options *options, int nranks) {
          options->iters || options->launches ? "fixed" : "chosen", options->check);
   if (options->device)
     printf("# memory: cuda, %s; calls: %s; rank 0 on GPU %d of %d (%s)\n",
-           options->device->direct ? "direct" : "staged through host memory", calls_of(options),
-           options->device->ordinal, options->device->count, options->device->name);
+           options->device->direct ? "direct where GPUs reach each other"
+                                   : "staged through host memory",
+           calls_of(options), options->device->ordinal, options->device->count,
+           options->device->name);
   if (options->all_algos || options->deterministic == PERF_ALL || options->overlap)
     return;
   printf("#\n#%71s%s%28s%s\n", "", "out-of-place", "", "in-place");

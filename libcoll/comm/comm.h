@@ -10,6 +10,7 @@
 #include "libcoll/call/calls.h"
 #include "libcoll/comm/direct.h"
 #include "libcoll/comm/family.h"
+#include "libcoll/comm/levels.h"
 #include "libcoll/comm/mux/mux.h"
 #include "libcoll/comm/shrink_state.h"
 #include "libcoll/comm/streams.h"
@@ -125,7 +126,9 @@ struct coll_comm {
   colli_world world;
   colli_gpu *gpu;           /* the family's, or NULL: the program does not use CUDA */
   colli_streams *streams;   /* stream-ordered calls; NULL: there was none */
-  colli_direct *direct;     /* NULL: those are staged */
+  colli_direct *direct;     /* NULL: those are staged, */
+  colli_levels *levels;     /* but, unless NULL, for long ones, within groups of ranks */
+  bool is_part;             /* of one with levels */
   struct colli_attr *attrs; /* api/attr.c */
   colli_exec exec;
   colli_p2p p2p;

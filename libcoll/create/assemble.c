@@ -270,11 +270,34 @@ void colli_comm_free(coll_comm *comm) {
   free(comm);
 }
 
+void colli_levels_free(coll_comm *comm, colli_levels *levels) {
+  colli_call_pause(comm);
+  coll_comm_destroy(&levels->within);
+  coll_comm_destroy(&levels->across);
+  colli_call_resume(comm);
+  free(levels->member);
+  free(levels);
+}
+
+/* Destroys the parts of a communicator with levels. `passed`: its streams have passed; else those
+ * of the parts are not waited for again. */
+static void destroy_parts(coll_comm *comm, bool passed) {
+  colli_levels *levels = comm->levels;
+  if (!levels)
+    return;
+  comm->levels = NULL;
+  if (!passed)
+    levels->within->watch.timeout_ns = levels->across->watch.timeout_ns = 0;
+  colli_levels_free(comm, levels);
+}
+
 /* Takes a communicator apart; a thread is inside it. */
 static coll_status take_apart(coll_comm *comm) {
   colli_family *family = comm->family;
   colli_attrs_free(comm);
-  if (!colli_stream_finish(comm)) {
+  const bool passed = colli_stream_finish(comm);
+  destroy_parts(comm, passed);
+  if (!passed) {
     colli_log_write(&comm->log, COLLI_LOG_ERROR,
                     "coll_comm_destroy(): streams have not come to calls that were put into them, "
                     "or graphs that have such calls still exist; they go on without a result, and "

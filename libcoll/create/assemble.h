@@ -6,6 +6,7 @@
 #define COLLI_CREATE_ASSEMBLE_H
 
 #include "libcoll/comm/family.h"
+#include "libcoll/comm/levels.h"
 
 /*
  * First half of creation: opens the endpoints and fills in *info (except control_addrs), so that it
@@ -28,6 +29,9 @@ coll_comm *colli_comm_new(void);
 /* Sets up executor, plans and the records of `comm`, whose ranks, settings and table are set.
  * twin: a communicator of the same ranks in the same order, or NULL. */
 coll_status colli_comm_set_up(coll_comm *comm, const coll_comm *twin, coll_error *error);
+
+/* Destroys the parts that a communicator has made, and frees `levels`; a thread is inside it. */
+void colli_levels_free(coll_comm *comm, colli_levels *levels);
 
 /* Frees what belongs only to this communicator, when nothing refers to it any more and other
  * programs do not see it (colli_comm_hide). Its family may be gone by now. */

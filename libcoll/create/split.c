@@ -43,7 +43,9 @@ coll_status colli_split_start(coll_comm *parent, const colli_split_call *call, c
                            .recvbuf = split->records,
                            .count = sizeof(split->mine),
                            .type = COLL_UINT8,
-                           .op = COLLI_MAKES_SPLIT + (int)call->kind};
+                           .op = call->kind == COLLI_SPLIT_LEVEL
+                                     ? COLLI_MAKES_DIRECT
+                                     : COLLI_MAKES_SPLIT + (int)call->kind};
   status = colli_call_start(parent, &all_gather, &split->op);
   if (status == COLL_OK)
     *out = split;

@@ -11,7 +11,8 @@ typedef enum colli_split_kind {
   COLLI_SPLIT_COLORS,
   COLLI_SPLIT_DUP,
   COLLI_SPLIT_SUBSET,
-  COLLI_SPLIT_GROUP /* of the listed ranks alone */
+  COLLI_SPLIT_GROUP, /* of the listed ranks alone */
+  COLLI_SPLIT_LEVEL  /* a part of the parent: comm/levels.h */
 } colli_split_kind;
 
 /* One rank's arguments. */

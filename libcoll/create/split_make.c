@@ -17,7 +17,7 @@
 #include "libcoll/progress/progress_thread.h"
 
 const char *colli_split_name(colli_split_kind kind) {
-  static const char *const names[] = {"split", "dup", "subset", "create_group"};
+  static const char *const names[] = {"split", "dup", "subset", "create_group", "comm_use_gpu"};
   return names[kind];
 }
 
@@ -144,11 +144,29 @@ static void take_links(coll_comm *comm, const coll_comm *parent) {
   }
 }
 
+/* Names a part of a communicator after its ranks there: "ranks 0 2 4 6 of world". Those that have
+ * no room, in the middle, are left out. */
+static void name_part(coll_comm *comm, const coll_comm *parent) {
+  char list[36] = "";
+  for (int rank = 0; rank < comm->nranks; rank++) {
+    const size_t used = strlen(list);
+    const bool skips = used > sizeof(list) - 18 && rank + 1 < comm->nranks;
+    const int base = colli_comm_base_rank(comm, skips ? comm->nranks - 1 : rank);
+    snprintf(list + used, sizeof(list) - used, skips ? " .. %d" : " %d",
+             colli_comm_rank_of(parent, base));
+    if (skips)
+      break;
+  }
+  snprintf(comm->name, sizeof(comm->name), "ranks%s of %.18s", list, parent->name);
+}
+
 /* Names a communicator after its parent: "world/split 2, color 1", "world/dup 3", "world/group, tag
  * 5". */
 static void choose_name(coll_comm *comm, const colli_split *split) {
   const char *parent = split->parent->name;
-  if (split->kind == COLLI_SPLIT_GROUP)
+  if (split->kind == COLLI_SPLIT_LEVEL)
+    name_part(comm, split->parent);
+  else if (split->kind == COLLI_SPLIT_GROUP)
     snprintf(comm->name, sizeof(comm->name), "%.24s/group, tag %d", parent, split->tag);
   else if (split->kind == COLLI_SPLIT_COLORS)
     snprintf(comm->name, sizeof(comm->name), "%.24s/%s %u, color %d", parent, split->name,
@@ -176,10 +194,11 @@ static coll_comm *make_child(colli_split *split, const candidate *members, int c
   comm->uid = UINT64_MAX; /* until it is known: not the base */
   comm->map.numbers = malloc((size_t)count * sizeof(*comm->map.numbers));
   inherit(comm, parent, &split->settings);
-  choose_name(comm, split);
-  bool ok = comm->map.numbers && take_members(comm, split, members, comm->map.numbers) &&
-            colli_mux_complete(split->child, count, comm->map.in_base, comm->map.from_base,
-                               comm->map.numbers) == COLL_OK;
+  bool ok = comm->map.numbers && take_members(comm, split, members, comm->map.numbers);
+  if (ok)
+    choose_name(comm, split);
+  ok = ok && colli_mux_complete(split->child, count, comm->map.in_base, comm->map.from_base,
+                                comm->map.numbers) == COLL_OK;
   if (!ok || colli_comm_set_up(comm, is_twin(comm, parent) ? parent : NULL, NULL) != COLL_OK) {
     colli_mux_close(split->child); /* while the arrays are there */
     split->child = NULL;
@@ -188,6 +207,7 @@ static coll_comm *make_child(colli_split *split, const candidate *members, int c
     return NULL;
   }
   comm->child = split->child;
+  comm->is_part = split->kind == COLLI_SPLIT_LEVEL;
   split->child = NULL;
   colli_shrink_share(comm, parent);
   take_links(comm, parent);
@@ -258,8 +278,8 @@ coll_status colli_split_prepare(coll_comm *parent, const colli_split_call *call,
   split->parent = parent;
   split->kind = call->kind;
   split->name = name;
-  if (call->kind != COLLI_SPLIT_GROUP) /* the same number on all ranks */
-    parent->made++;
+  if (call->kind != COLLI_SPLIT_GROUP && call->kind != COLLI_SPLIT_LEVEL)
+    parent->made++; /* the same number on all ranks */
   split->made = parent->made;
   split->tag = call->tag;
   coll_status status = read_settings(parent, name, call->config, &split->settings);

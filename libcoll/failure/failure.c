@@ -73,6 +73,12 @@ void colli_comm_admit(coll_comm *comm) {
   colli_notice_send(comm->family, comm->uid, &msg);
 }
 
+/* Ends the parts of a communicator with levels. The other ranks' end with their communicators. */
+static void fail_parts(const colli_levels *levels, const coll_error *record, int root) {
+  colli_comm_note_failure(levels->within, record, root);
+  colli_comm_note_failure(levels->across, record, root);
+}
+
 /* Revokes the communicator for the reason in `record`, only on this rank. */
 void colli_comm_note_failure(coll_comm *comm, const coll_error *record, int root) {
   if (comm->failure.status != COLL_OK)
@@ -97,6 +103,8 @@ void colli_comm_note_failure(coll_comm *comm, const coll_error *record, int root
   colli_engine_cancel(&comm->exec, &comm->p2p, comm->failure.status);
   colli_bell_ring_anyway(comm); /* a program that has nothing in flight may have only read it */
   COLLI_ASSERT_RANK(!comm->exec.oldest && !comm->exec.active && comm->p2p.busy == 0, comm->rank);
+  if (comm->levels)
+    fail_parts(comm->levels, record, root);
 }
 
 /* Revokes the communicator for the reason in `record` and tells all ranks. */
@@ -110,4 +118,43 @@ void colli_comm_fail_for(coll_comm *comm, const coll_error *record, int root) {
 
 void colli_comm_fail(coll_comm *comm, const coll_error *record) {
   colli_comm_fail_for(comm, record, -1);
+}
+
+/* The rank that a rank of a part has in the whole; -1: none. */
+static int in_whole(const coll_comm *comm, const coll_comm *part, int rank) {
+  if (rank < 0 || rank >= part->nranks)
+    return -1;
+  return colli_comm_rank_of(comm, colli_comm_base_rank(part, rank));
+}
+
+/* The record of a part that has failed, as one of the whole. Its text counts the ranks of the part,
+ * and says so. */
+static coll_error record_of_part(const coll_comm *comm, const coll_comm *part, coll_status status) {
+  coll_error record = part->failure.error;
+  record.status = status;
+  record.rank = in_whole(comm, part, record.rank);
+  record.peer = in_whole(comm, part, record.peer);
+  if (record.peer < 0 && part->failure.root >= 0) /* who is to blame is in another part */
+    record.peer = colli_comm_rank_of(comm, part->failure.root);
+  snprintf(record.operation, sizeof(record.operation), "%s", comm->levels->operation);
+  snprintf(record.message, sizeof(record.message),
+           "%.480s (in a part of %s, in which \"%s\" are counted from 0)",
+           part->failure.error.message, comm->levels->operation, part->name);
+  return record;
+}
+
+void colli_comm_check_levels(coll_comm *comm) {
+  if (!comm->levels || comm->failure.status != COLL_OK || comm->failure.suspended)
+    return;
+  const coll_comm *const parts[] = {comm->levels->within, comm->levels->across};
+  for (int i = 0; i < 2; i++) {
+    coll_status status = parts[i]->failure.status;
+    if (status == COLL_OK && parts[i]->streams) /* a call of it has failed alone: others wait */
+      status = parts[i]->streams->status;
+    if (status == COLL_OK)
+      continue;
+    const coll_error record = record_of_part(comm, parts[i], status);
+    colli_comm_fail_for(comm, &record, parts[i]->failure.root);
+    return;
+  }
 }

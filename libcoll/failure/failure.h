@@ -14,6 +14,9 @@ void colli_comm_fail_for(coll_comm *comm, const coll_error *record, int root);
 /* The same without telling the other ranks, which already know. */
 void colli_comm_note_failure(coll_comm *comm, const coll_error *record, int root);
 
+/* Fails a communicator with levels if one of its parts has failed, for the same reason. */
+void colli_comm_check_levels(coll_comm *comm);
+
 /* How long a failure may be the cause of others. */
 uint64_t colli_cause_window_ns(const colli_family *family);
 

@@ -279,10 +279,12 @@ static void check_abort(coll_comm *comm) {
 }
 
 /* Handles all notices that have arrived, what services of other hosts have shown, closed control
- * links, and coll_comm_abort(). */
+ * links, failures of parts, and coll_comm_abort(). */
 void colli_notice_poll(colli_family *family) {
-  for (coll_comm *comm = family->members; comm; comm = comm->sibling)
+  for (coll_comm *comm = family->members; comm; comm = comm->sibling) {
     check_abort(comm);
+    colli_comm_check_levels(comm);
+  }
   colli_witness_take(family);
   int peer = -1, sys_errno = 0;
   colli_ctrl_msg msg;

@@ -74,9 +74,11 @@ void colli_watchdog_heard_absent(coll_comm *comm, int absent) {
   colli_comm_fail_for(comm, &record, root);
 }
 
-/* Whether a thread of this rank is in a call. The simulator's driver is in none. */
+/* Whether what this rank waits for here keeps it from coming elsewhere: a thread is in a call (the
+ * simulator's driver is in none), or another part of the same call must come first. */
 static bool is_inside(coll_comm *comm) {
-  return atomic_load(&comm->entry.guard.inside) == COLLI_INSIDE_CALL || comm->world.pause;
+  return atomic_load(&comm->entry.guard.inside) == COLLI_INSIDE_CALL || comm->world.pause ||
+         comm->levels || comm->is_part;
 }
 
 /* Keeps what a rank says of itself. */

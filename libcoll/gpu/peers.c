@@ -102,11 +102,11 @@ coll_status colli_gpu_peers_open(colli_gpu *gpu, int device, int rank, int nrank
 /* ---- the others ------------------------------------------------------------------------------ */
 
 /* The number that this process has for a peer's device, or -1: it does not see it. */
-static int find_device(const colli_gpu *gpu, const colli_gpu_offer *offer) {
+static int find_device(const colli_gpu *gpu, const colli_cu_uuid *wanted) {
   for (int device = 0; device < gpu->ndevices; device++) {
     colli_cu_uuid uuid;
     if (gpu->cuda.device_get_uuid(&uuid, device) == COLLI_CUDA_SUCCESS &&
-        memcmp(&uuid, &offer->uuid, sizeof(uuid)) == 0)
+        memcmp(&uuid, wanted, sizeof(uuid)) == 0)
       return device;
   }
   return -1;
@@ -128,15 +128,17 @@ static coll_status reach(const colli_gpu_peers *peers, int device, coll_error *e
   return fail(peers, error, function, result);
 }
 
-/* Whether this rank's device can use memory of another one, in its own way. */
-static bool can_access(const colli_gpu_peers *peers, int device) {
+/* Whether a device can use memory of another one, in its own way. */
+static bool can_access(const colli_gpu *gpu, int from, int device) {
   int can = 0;
-  if (device == peers->device)
+  if (device == from)
     return true;
-  return device >= 0 && device < peers->gpu->ndevices &&
-         peers->gpu->cuda.device_can_access_peer(&can, peers->device, device) ==
-             COLLI_CUDA_SUCCESS &&
-         can;
+  return device >= 0 && device < gpu->ndevices &&
+         gpu->cuda.device_can_access_peer(&can, from, device) == COLLI_CUDA_SUCCESS && can;
+}
+
+bool colli_gpu_reaches(const colli_gpu *gpu, int device, const colli_cu_uuid *uuid) {
+  return can_access(gpu, device, find_device(gpu, uuid));
 }
 
 /* Maps the area of one other rank. */
@@ -144,13 +146,13 @@ static coll_status map(colli_gpu_peers *peers, int rank, const colli_gpu_offer *
                        coll_error *error) {
   const colli_cuda *cuda = &peers->gpu->cuda;
   const bool here = offer->process == own_process();
-  const int device = here ? offer->device : find_device(peers->gpu, offer);
+  const int device = here ? offer->device : find_device(peers->gpu, &offer->uuid);
   if (device < 0)
     return colli_error_set(error, COLL_ERR_UNSUPPORTED, NULL,
                            "rank %d's GPU is hidden from this process; CUDA_VISIBLE_DEVICES must "
                            "list the GPUs of all ranks",
                            rank);
-  if (!can_access(peers, device))
+  if (!can_access(peers->gpu, peers->device, device))
     return colli_error_set(error, COLL_ERR_UNSUPPORTED, NULL,
                            "GPU %d has no peer access to rank %d's GPU %d", peers->device, rank,
                            device);

@@ -54,6 +54,9 @@ coll_status colli_gpu_peers_open(colli_gpu *gpu, int device, int rank, int nrank
 coll_status colli_gpu_peers_map(colli_gpu_peers *peers, const colli_gpu_offer *offers,
                                 coll_error *error);
 
+/* Whether a device of this process can use memory of the device with that name. */
+bool colli_gpu_reaches(const colli_gpu *gpu, int device, const colli_cu_uuid *uuid);
+
 /* Unmaps the others' areas, when no stream uses them any more. */
 void colli_gpu_peers_unmap(colli_gpu_peers *peers);
 

@@ -16,8 +16,8 @@
 #define LEAVE_NS COLLI_NS_PER_S /* how long a destroy waits for the others' */
 #define WORDS    64             /* for calls that are open at a time, pinned ahead */
 
-static const colli_direct_matter joining = {"comm_use_gpu", COLLI_MAKES_DIRECT,
-                                            "calls in streams are staged through host memory"};
+const colli_direct_matter colli_direct_joining = {
+    "comm_use_gpu", COLLI_MAKES_DIRECT, "calls in streams are staged through host memory"};
 
 bool colli_direct_wanted(const coll_comm *comm) {
   if (!comm->gpu || comm->nranks == 1 ||
@@ -52,18 +52,22 @@ static coll_status find_device(const coll_comm *comm, int *device, coll_error *e
   return refuse(error, "the thread's CUDA context is not the device's primary one");
 }
 
-/* Makes this rank's part. */
-static coll_status make_part(const coll_comm *comm, colli_direct *direct, colli_gpu_offer *offer,
-                             coll_error *error) {
-  int device;
-  const size_t slot_bytes = (size_t)comm->params.number[COLLI_PARAM_GPU_SLOT_BYTES];
+coll_status colli_direct_check(const coll_comm *comm, int *device, coll_error *error) {
   if (!comm->gpu)
     return refuse(error, "its process has not loaded CUDA's driver, or it finds no GPU");
   if (comm->params.number[COLLI_PARAM_GPU_MODE] == COLLI_GPU_STAGED)
     return refuse(error, "COLL_GPU_MODE is staged");
   if (!comm->gpu->cuda.stream_wait_value_32 || !comm->gpu->cuda.stream_write_value_32)
     return refuse(error, "CUDA's driver is older than 11.7");
-  coll_status status = find_device(comm, &device, error);
+  return find_device(comm, device, error);
+}
+
+/* Makes this rank's part. */
+static coll_status make_part(const coll_comm *comm, colli_direct *direct, colli_gpu_offer *offer,
+                             coll_error *error) {
+  int device;
+  const size_t slot_bytes = (size_t)comm->params.number[COLLI_PARAM_GPU_SLOT_BYTES];
+  coll_status status = colli_direct_check(comm, &device, error);
   if (status == COLL_OK)
     status = colli_gpu_get_programs(comm->gpu, device, &comm->log, &direct->programs, error);
   if (status == COLL_OK)
@@ -81,14 +85,6 @@ static coll_status make_part(const coll_comm *comm, colli_direct *direct, colli_
   }
   offer->ready = status == COLL_OK;
   return status;
-}
-
-/* Whether all ranks are on this one's host. */
-static bool is_one_host(const coll_comm *comm) {
-  for (int rank = 0; rank < comm->nranks; rank++)
-    if (comm->table[rank].host_id != comm->table[comm->rank].host_id)
-      return false;
-  return true;
 }
 
 /* ---- what all have --------------------------------------------------------------------------- */
@@ -122,7 +118,8 @@ static coll_status check_offers(coll_comm *comm, colli_gpu_offer *offers) {
   for (int rank = 0; rank < comm->nranks; rank++) {
     offers[rank].reason[sizeof(offers[rank].reason) - 1] = 0;
     if (!offers[rank].ready)
-      return colli_direct_refuse(comm, &joining, COLL_ERR_UNSUPPORTED, rank, offers[rank].reason);
+      return colli_direct_refuse(comm, &colli_direct_joining, COLL_ERR_UNSUPPORTED, rank,
+                                 offers[rank].reason);
   }
   return COLL_OK;
 }
@@ -138,7 +135,8 @@ static coll_status join(coll_comm *comm, colli_direct *direct, colli_gpu_offer *
     snprintf(mine.reason, sizeof(mine.reason), "%.116s", error.message);
   mine.mode = (uint8_t)comm->params.number[COLLI_PARAM_GPU_MODE];
   colli_call_resume(comm);
-  coll_status status = colli_direct_gather(comm, &joining, &mine, offers, sizeof(mine));
+  coll_status status =
+      colli_direct_gather(comm, &colli_direct_joining, &mine, offers, sizeof(mine));
   if (status == COLL_OK) {
     status = check_offers(comm, offers);
     *mapped = status == COLL_OK;
@@ -150,17 +148,10 @@ static coll_status join(coll_comm *comm, colli_direct *direct, colli_gpu_offer *
   if (status == COLL_OK)
     status = colli_direct_choose(direct, offers, &error);
   colli_call_resume(comm);
-  return colli_direct_agree(comm, &joining, status, &error, COLL_ERR_UNSUPPORTED);
+  return colli_direct_agree(comm, &colli_direct_joining, status, &error, COLL_ERR_UNSUPPORTED);
 }
 
 coll_status colli_direct_join(coll_comm *comm) {
-  if (comm->direct)
-    return COLL_OK;
-  if (comm->nranks == 1 || !is_one_host(comm))
-    return colli_comm_refuse(comm, COLL_ERR_UNSUPPORTED, "comm_use_gpu",
-                             comm->nranks == 1 ? "there are no other ranks"
-                                               : "the ranks are on several hosts, and calls in "
-                                                 "streams are staged through host memory");
   colli_direct *direct = calloc(1, sizeof(*direct));
   colli_gpu_offer *offers = malloc((size_t)comm->nranks * sizeof(*offers));
   coll_status status = COLL_ERR_NO_MEMORY;
@@ -179,18 +170,8 @@ coll_status colli_direct_join(coll_comm *comm) {
   if (mapped)
     unmap(comm, direct);
   if (direct) /* each wait ends by its own deadline */
-    free_part(comm, direct, mapped && !colli_direct_await(comm, &joining, UINT64_MAX / 2));
-  return status;
-}
-
-coll_status coll_comm_use_gpu(coll_comm *comm) {
-  coll_status status = colli_call_enter(comm);
-  if (status != COLL_OK)
-    return status;
-  status = colli_call_check_usable(comm);
-  if (status == COLL_OK)
-    status = colli_direct_join(comm);
-  colli_call_leave(comm);
+    free_part(comm, direct,
+              mapped && !colli_direct_await(comm, &colli_direct_joining, UINT64_MAX / 2));
   return status;
 }
 
@@ -202,7 +183,7 @@ void colli_direct_leave(coll_comm *comm) {
   unmap(comm, direct);
   const colli_log log = comm->log;
   comm->log.level = COLLI_LOG_NONE; /* that others have ended is no failure */
-  const bool all = colli_direct_await(comm, &joining, LEAVE_NS);
+  const bool all = colli_direct_await(comm, &colli_direct_joining, LEAVE_NS);
   comm->log = log;
   free_part(comm, direct, !all);
 }

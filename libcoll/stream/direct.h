@@ -7,12 +7,20 @@
 
 #include <stdbool.h>
 
-#include "coll/coll.h"
+#include "libcoll/stream/direct_agree.h"
+
+/* What coll_comm_use_gpu() is about. */
+extern const colli_direct_matter colli_direct_joining;
+
+/* Whether this rank can share GPU memory, as far as it knows alone, and the device that it would
+ * use: that of the thread's context. Errors: UNSUPPORTED, SYSTEM. */
+coll_status colli_direct_check(const coll_comm *comm, int *device, coll_error *error);
 
 /*
  * Lets calls in streams use GPU memory if all ranks can: sets comm->direct on all of them or on
- * none. All ranks call it; a thread is inside. The device is that of the thread's context. Errors:
- * UNSUPPORTED (not all can; the record says which rank and why), others: the communicator failed.
+ * none. All ranks call it, which are several on one host; a thread is inside. The device is that of
+ * the thread's context. Errors: UNSUPPORTED (not all can; the record says which rank and why),
+ * others: the communicator failed.
  */
 coll_status colli_direct_join(coll_comm *comm);
 

@@ -34,6 +34,23 @@ static coll_status take_memory(colli_direct_call *it, coll_error *error) {
   return COLL_OK;
 }
 
+coll_status colli_direct_check_stream(coll_comm *comm, const char *name,
+                                      const colli_gpu_peers *peers, int device, bool primary) {
+  if (!primary)
+    return colli_comm_refuse(comm, COLL_ERR_INVALID_USAGE, name,
+                             "the stream is not one of GPU %d's primary context, which the "
+                             "communicator uses; make it after cudaSetDevice() or "
+                             "cuDevicePrimaryCtxRetain(), or set COLL_GPU_MODE=staged",
+                             peers->device);
+  if (device != peers->device)
+    return colli_comm_refuse(comm, COLL_ERR_INVALID_USAGE, name,
+                             "the stream is one of GPU %d, but the communicator uses GPU %d, which "
+                             "was current when it was created; use a stream of that one, or "
+                             "COLL_GPU_MODE=staged",
+                             device, peers->device);
+  return COLL_OK;
+}
+
 coll_status colli_direct_call_make(coll_comm *comm, coll_request *request,
                                    const colli_direct_shape *shape, int device, bool primary,
                                    colli_direct_call *it) {
@@ -42,18 +59,9 @@ coll_status colli_direct_call_make(coll_comm *comm, coll_request *request,
   const size_t elem = colli_direct_elem(call);
   coll_error error = COLL_ERROR_INIT;
   *it = (colli_direct_call){.comm = comm, .request = request, .call = call, .shape = *shape};
-  if (!primary)
-    return colli_comm_refuse(comm, COLL_ERR_INVALID_USAGE, call->name,
-                             "the stream is not one of GPU %d's primary context, which the "
-                             "communicator uses; make it after cudaSetDevice() or "
-                             "cuDevicePrimaryCtxRetain(), or set COLL_GPU_MODE=staged",
-                             peers->device);
-  if (device != peers->device)
-    return colli_comm_refuse(comm, COLL_ERR_INVALID_USAGE, call->name,
-                             "the stream is one of GPU %d, but the communicator uses GPU %d, which "
-                             "was current when it was created; use a stream of that one, or "
-                             "COLL_GPU_MODE=staged",
-                             device, peers->device);
+  coll_status status = colli_direct_check_stream(comm, call->name, peers, device, primary);
+  if (status != COLL_OK)
+    return status;
   if (call->coll != COLLI_BARRIER)
     colli_call_extent(&comm->calls, call, &it->reads, &it->writes);
   if (call->coll == COLLI_EXSCAN && comm->rank == 0)
@@ -64,7 +72,7 @@ coll_status colli_direct_call_make(coll_comm *comm, coll_request *request,
   const size_t most = colli_direct_longest(it);
   it->rounds = most > 0 ? (most + it->piece - 1) / it->piece : 1;
   colli_call_pause(comm); /* the driver may wait for kernels that wait for other ranks */
-  const coll_status status = take_memory(it, &error);
+  status = take_memory(it, &error);
   colli_call_resume(comm);
   if (status == COLL_OK)
     return COLL_OK;

@@ -51,6 +51,11 @@ typedef struct colli_direct_call {
 /* Whether a checked call runs in GPU memory, and then in which shape: all ranks find the same. */
 bool colli_direct_takes(const coll_comm *comm, const colli_call *call, colli_direct_shape *shape);
 
+/* Checks a stream of a device, and of its primary context or not, against the areas that it would
+ * use. Errors, recorded: INVALID_USAGE (another device or context). */
+coll_status colli_direct_check_stream(coll_comm *comm, const char *name,
+                                      const colli_gpu_peers *peers, int device, bool primary);
+
 /*
  * Describes a call of a shape on comm->direct in a stream of a device, and of its primary context
  * or not, and takes memory for it. Errors, recorded: NO_MEMORY, SYSTEM, INVALID_USAGE (another

@@ -30,6 +30,10 @@ static coll_status get_ready(coll_comm *comm, const char *name) {
   const coll_status status = colli_call_check_usable(comm);
   if (status != COLL_OK)
     return status;
+  if (comm->levels)
+    return colli_comm_refuse(comm, COLL_ERR_UNSUPPORTED, name,
+                             "the GPUs of this communicator's ranks do not all reach each other; "
+                             "register memory with one of ranks that do (coll_comm_split())");
   if (!comm->direct)
     return colli_comm_refuse(comm, COLL_ERR_UNSUPPORTED, name,
                              "calls in streams of this communicator are staged through host "

@@ -5,7 +5,9 @@
 #include <stdlib.h>
 
 #include "libcoll/base/error.h"
+#include "libcoll/comm/comm.h"
 #include "libcoll/progress/enter.h"
+#include "libcoll/progress/progress_thread.h"
 #include "libcoll/progress/wait.h"
 #include "libcoll/run/gpu_lend.h"
 #include "libcoll/run/request.h"
@@ -171,19 +173,6 @@ static coll_status submit(coll_comm *comm, enqueued *it, coll_error *error) {
   return status;
 }
 
-/* A batch for calls whose requests the caller sets; NULL if out of memory. */
-static stream_batch *make_batch(coll_comm *comm, const char *name, int count, bool in_gpu) {
-  stream_batch *batch = calloc(1, sizeof(*batch) + (size_t)count * sizeof(*batch->calls));
-  if (!batch) {
-    (void)colli_comm_refuse(comm, COLL_ERR_NO_MEMORY, name, "out of memory for %d calls", count);
-    return NULL;
-  }
-  batch->comm = comm;
-  batch->in_gpu = in_gpu;
-  batch->count = count;
-  return batch;
-}
-
 /* Puts batches into a stream, and takes them over. shape: of one that is not staged; else NULL. */
 static coll_status enqueue(coll_comm *comm, enqueued *it, const char *name,
                            const colli_direct_shape *shape, void *stream) {
@@ -208,12 +197,10 @@ static coll_status enqueue(coll_comm *comm, enqueued *it, const char *name,
   return refuse(comm, name, &error);
 }
 
-/* Puts the calls of persistent requests, which it takes over, into a stream together. shape: of one
- * that is not staged; else NULL. */
-coll_status colli_enqueue_calls(coll_comm *comm, coll_request **requests, int count,
-                                const colli_direct_shape *shape, void *stream) {
+coll_status colli_enqueue(coll_comm *comm, coll_request **requests, int count,
+                          const colli_direct_shape *shape, void *stream) {
   const char *name = requests[0]->kept->name;
-  stream_batch *batch = make_batch(comm, name, count, shape != NULL);
+  stream_batch *batch = colli_batch_make(comm, name, count, shape != NULL);
   enqueued it = {&batch, 1, 0};
   for (int i = 0; i < count; i++)
     if (batch)
@@ -229,7 +216,7 @@ static coll_status make_part(coll_comm *comm, const colli_call *call,
                              const colli_gpu_places *places, const enqueued *it, size_t i) {
   colli_call part = colli_staged_part(comm, call, i);
   const stream_batch *earlier = i < COLLI_STAGED_DEPTH ? NULL : it->batches[i - COLLI_STAGED_DEPTH];
-  stream_batch *batch = make_batch(comm, call->name, 1, false);
+  stream_batch *batch = colli_batch_make(comm, call->name, 1, false);
   it->batches[i] = batch;
   if (!batch)
     return COLL_ERR_NO_MEMORY;
@@ -262,8 +249,8 @@ static coll_status make_parts(coll_comm *comm, const colli_call *call, enqueued 
 }
 
 /* Puts a staged call, which it takes over, into a stream in parts. */
-coll_status colli_enqueue_parts(coll_comm *comm, coll_request *request, size_t count,
-                                void *stream) {
+static coll_status enqueue_parts(coll_comm *comm, coll_request *request, size_t count,
+                                 void *stream) {
   const char *name = request->kept->name;
   enqueued it = {NULL, count, 0};
   coll_status status = make_parts(comm, request->kept, &it);
@@ -273,4 +260,50 @@ coll_status colli_enqueue_parts(coll_comm *comm, coll_request *request, size_t c
   status = enqueue(comm, &it, name, NULL, stream);
   free(it.batches);
   return status;
+}
+
+coll_status colli_enqueue_one(coll_comm *comm, coll_request *request, void *stream) {
+  colli_direct_shape shape;
+  if (colli_direct_takes(comm, request->kept, &shape))
+    return colli_enqueue(comm, &request, 1, &shape, stream);
+  const size_t parts = colli_staged_parts(comm, request->kept);
+  return parts > 1 ? enqueue_parts(comm, request, parts, stream)
+                   : colli_enqueue(comm, &request, 1, NULL, stream);
+}
+
+/* ---- first use ----------------------------------------------------------------------------------
+ */
+
+/* Finds the driver if the program has loaded it since the communicator was made. */
+static coll_status find_gpu(coll_comm *comm, const char *name) {
+  colli_family *family = comm->family;
+  coll_error error = COLL_ERROR_INIT;
+  if (!family->gpu && colli_world_is_real(&family->world) &&
+      colli_gpu_open(&family->gpu, &family->log, &error) != COLL_OK)
+    return colli_comm_refuse_as(comm, &error);
+  for (coll_comm *one = family->members; one; one = one->sibling)
+    one->gpu = family->gpu;
+  if (comm->gpu)
+    return COLL_OK;
+  return colli_comm_refuse(comm, COLL_ERR_UNSUPPORTED, name,
+                           "this process has not loaded CUDA's driver, or it finds no GPU; use "
+                           "coll_%s or coll_i%s, or initialise CUDA first",
+                           name, name);
+}
+
+coll_status colli_enqueue_ready(coll_comm *comm, const char *name) {
+  coll_error error = COLL_ERROR_INIT;
+  coll_status status = comm->gpu ? COLL_OK : find_gpu(comm, name);
+  if (status != COLL_OK || comm->streams)
+    return status;
+  colli_family_share(comm->family, comm);
+  if (colli_progress_start(comm->family, &error) != COLL_OK)
+    return colli_comm_refuse_as(comm, &error);
+  comm->streams = calloc(1, sizeof(*comm->streams));
+  if (!comm->streams)
+    return colli_comm_refuse(comm, COLL_ERR_NO_MEMORY, name, "out of memory for a queue of calls");
+  TAILQ_INIT(&comm->streams->batches);
+  comm->streams->move = colli_batches_move;
+  comm->streams->part_bytes = colli_staged_part_bytes(comm);
+  return COLL_OK;
 }

@@ -4,13 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "libcoll/progress/enter.h"
-#include "libcoll/progress/progress_thread.h"
+#include "libcoll/comm/comm.h"
+#include "libcoll/comm/pool.h"
 #include "libcoll/progress/wait.h"
-#include "libcoll/run/request.h"
 #include "libcoll/stream/direct_meet.h"
 #include "libcoll/stream/enqueue.h"
-#include "libcoll/stream/staged_parts.h"
+#include "libcoll/stream/levels.h"
+#include "libcoll/stream/levels_call.h"
 #include "libcoll/stream/stream_batch.h"
 
 #define FINISH_NS  (10 * COLLI_NS_PER_S)   /* the longest that a destroy waits for streams, */
@@ -19,41 +19,6 @@
 typedef colli_stream_batch stream_batch;
 
 /* ---- calls ----------------------------------------------------------------------------------- */
-
-/* Finds the driver if the program has loaded it since the communicator was made. */
-static coll_status find_gpu(coll_comm *comm, const char *name) {
-  colli_family *family = comm->family;
-  coll_error error = COLL_ERROR_INIT;
-  if (!family->gpu && colli_world_is_real(&family->world) &&
-      colli_gpu_open(&family->gpu, &family->log, &error) != COLL_OK)
-    return colli_comm_refuse_as(comm, &error);
-  for (coll_comm *one = family->members; one; one = one->sibling)
-    one->gpu = family->gpu;
-  if (comm->gpu)
-    return COLL_OK;
-  return colli_comm_refuse(comm, COLL_ERR_UNSUPPORTED, name,
-                           "this process has not loaded CUDA's driver, or it finds no GPU; use "
-                           "coll_%s or coll_i%s, or initialise CUDA first",
-                           name, name);
-}
-
-/* Makes a communicator's queue, and starts the progress thread, on first use. */
-static coll_status get_ready(coll_comm *comm, const char *name) {
-  coll_error error = COLL_ERROR_INIT;
-  coll_status status = comm->gpu ? COLL_OK : find_gpu(comm, name);
-  if (status != COLL_OK || comm->streams)
-    return status;
-  colli_family_share(comm->family, comm);
-  if (colli_progress_start(comm->family, &error) != COLL_OK)
-    return colli_comm_refuse_as(comm, &error);
-  comm->streams = calloc(1, sizeof(*comm->streams));
-  if (!comm->streams)
-    return colli_comm_refuse(comm, COLL_ERR_NO_MEMORY, name, "out of memory for a queue of calls");
-  TAILQ_INIT(&comm->streams->batches);
-  comm->streams->move = colli_batches_move;
-  comm->streams->part_bytes = colli_staged_part_bytes(comm);
-  return COLL_OK;
-}
 
 /* Keeps a call for the end of its group. */
 static coll_status add_to_group(coll_comm *comm, coll_request *request, void *stream) {
@@ -85,19 +50,15 @@ static coll_status add_to_group(coll_comm *comm, coll_request *request, void *st
 
 /* Puts a call alone into a stream. */
 static coll_status enqueue_one(coll_comm *comm, coll_request *request, void *stream) {
-  colli_direct_shape shape;
-  if (colli_direct_takes(comm, request->kept, &shape))
-    return colli_enqueue_calls(comm, &request, 1, &shape, stream);
-  const size_t parts = colli_staged_parts(comm, request->kept);
-  return parts > 1 ? colli_enqueue_parts(comm, request, parts, stream)
-                   : colli_enqueue_calls(comm, &request, 1, NULL, stream);
+  return colli_levels_takes(comm, request->kept) ? colli_levels_enqueue(comm, request, stream)
+                                                 : colli_enqueue_one(comm, request, stream);
 }
 
 coll_status colli_stream_call(coll_comm *comm, const colli_call *call, void *stream,
                               colli_keep_fn *keep) {
   colli_group *group = &comm->calls.group;
   coll_request *request = NULL;
-  coll_status status = get_ready(comm, call->name);
+  coll_status status = colli_enqueue_ready(comm, call->name);
   if (status == COLL_OK)
     status = keep(comm, call, &request);
   if (status == COLL_OK)
@@ -108,21 +69,22 @@ coll_status colli_stream_call(coll_comm *comm, const colli_call *call, void *str
   return status;
 }
 
-/* Puts the calls of a group into its stream: first those that are staged, together, then the
- * others. All ranks find the same ones among their collectives. */
+/* Puts the calls of a group into its stream: first those that are staged as a whole, together, then
+ * the others. All ranks find the same ones among their collectives. */
 static coll_status enqueue_group(coll_comm *comm, coll_request **requests, int count,
                                  void *stream) {
   int staged = 0;
   colli_direct_shape shape;
   coll_status status = COLL_OK;
   for (int i = 0; i < count; i++) /* insertion sort that keeps the order among equals */
-    if (!colli_direct_takes(comm, requests[i]->kept, &shape)) {
+    if (!colli_direct_takes(comm, requests[i]->kept, &shape) &&
+        !colli_levels_takes(comm, requests[i]->kept)) {
       coll_request *request = requests[i];
       memmove(&requests[staged + 1], &requests[staged], (size_t)(i - staged) * sizeof(*requests));
       requests[staged++] = request;
     }
   if (staged > 0)
-    status = colli_enqueue_calls(comm, requests, staged, NULL, stream);
+    status = colli_enqueue(comm, requests, staged, NULL, stream);
   for (int i = staged; i < count; i++) {
     if (status == COLL_OK)
       status = enqueue_one(comm, requests[i], stream);
@@ -162,12 +124,25 @@ static bool is_unsettled(const coll_comm *comm) {
   return false;
 }
 
+/* Whether the host does not know yet how the part of a call within this rank's group ended, or has
+ * not told the other ranks yet that a part has failed. */
+static bool are_parts_unsettled(const coll_comm *comm) {
+  if (!comm->levels || comm->failure.status != COLL_OK)
+    return false;
+  const coll_comm *within = comm->levels->within, *across = comm->levels->across;
+  if (!within->streams || !across->streams)
+    return false;
+  return within->failure.status != COLL_OK || across->failure.status != COLL_OK ||
+         within->streams->status != COLL_OK || across->streams->status != COLL_OK ||
+         (colli_streams_silent(within->streams) && is_unsettled(within));
+}
+
 coll_status colli_stream_status(coll_comm *comm) {
   if (!comm->streams)
     return COLL_OK;
   colli_comm_wait_begin(comm);
-  while (comm->failure.status == COLL_OK && colli_streams_silent(comm->streams) &&
-         is_unsettled(comm))
+  while (comm->failure.status == COLL_OK &&
+         ((colli_streams_silent(comm->streams) && is_unsettled(comm)) || are_parts_unsettled(comm)))
     colli_comm_wait_a_bit(comm, 0);
   return comm->failure.status == COLL_OK ? comm->streams->status : comm->failure.status;
 }

@@ -8,9 +8,7 @@
 #define COLLI_STREAM_STAGED_PARTS_H
 
 #include "libcoll/call/call.h"
-
-/* Parts whose copies are on the host at a time; later ones use the memory of earlier ones. */
-#define COLLI_STAGED_DEPTH 4
+#include "libcoll/comm/levels.h"
 
 /*
  * How long a part is on this communicator: all ranks find the same. Where there are blocks, this is

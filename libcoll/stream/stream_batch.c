@@ -56,6 +56,18 @@ void colli_batch_append(stream_batch *batch) {
   streams->silent |= batch->in_gpu && batch->direct.way != COLLI_GPU_ORDERED;
 }
 
+stream_batch *colli_batch_make(coll_comm *comm, const char *name, int count, bool in_gpu) {
+  stream_batch *batch = calloc(1, sizeof(*batch) + (size_t)count * sizeof(*batch->calls));
+  if (!batch) {
+    (void)colli_comm_refuse(comm, COLL_ERR_NO_MEMORY, name, "out of memory for %d calls", count);
+    return NULL;
+  }
+  batch->comm = comm;
+  batch->in_gpu = in_gpu;
+  batch->count = count;
+  return batch;
+}
+
 void colli_batch_free(stream_batch *batch) {
   for (int i = 0; i < batch->count; i++) {
     colli_gpu_stage_free(&batch->calls[i].stage);
@@ -73,6 +85,12 @@ void colli_batch_abandon(stream_batch *batch) {
   for (int i = 0; i < batch->count; i++)
     if (!(batch->calls[i].request->registered & COLLI_HAS_LENT))
       colli_exec_return_lent(batch->calls[i].stage.lent);
+}
+
+/* Whether the stream's own part of a call is in GPU memory, where those of others must not be in
+ * its way. */
+static bool works_in_gpu(const stream_batch *batch) {
+  return batch->in_gpu || batch->levelled;
 }
 
 /* Remembers why an operation failed alone. */
@@ -127,14 +145,16 @@ static void start(stream_batch *batch) {
   atomic_store(&batch->passage.reached, false); /* it does not come again before the answer */
   if (!batch->passage.captured && is_at_last_stop(batch))
     comm->streams->unstarted--;
+  if (batch->levelled)
+    comm->levels->operation = batch->calls[0].request->kept->name;
   while (batch->started < batch->count) {
     coll_request *request = batch->calls[batch->started].request;
     colli_gpu_stage_pack(&batch->calls[batch->started].stage);
-    const coll_status status = batch->in_gpu ? colli_call_meet(comm, request, place)
-                                             : colli_call_start_again(comm, request);
+    const coll_status status = works_in_gpu(batch) ? colli_call_meet(comm, request, place)
+                                                   : colli_call_start_again(comm, request);
     if (status != COLL_OK) {
       note_status(comm, status);
-      if (batch->in_gpu) /* its stream goes on without the others, who must not trust it */
+      if (works_in_gpu(batch)) /* its stream goes on without the others, who must not trust it */
         fail_call(batch);
       return;
     }
@@ -245,8 +265,8 @@ static bool are_slots_used(const stream_batch *batch) {
   TAILQ_FOREACH(other, &batch->comm->streams->batches, link) {
     if (is_first_waiting(other))
       break;
-    if (other != batch && other->in_gpu && (other->state != COLLI_BATCH_EXPECTED || other->stop) &&
-        !colli_batch_has_left(other))
+    if (other != batch && works_in_gpu(other) &&
+        (other->state != COLLI_BATCH_EXPECTED || other->stop) && !colli_batch_has_left(other))
       return true;
   }
   return false;
@@ -271,7 +291,7 @@ static bool is_its_turn(const stream_batch *batch, bool first, const stream_batc
     return true; /* to end without a result */
   if (comm->failure.suspended || !first || (midway && midway != batch))
     return false;
-  return !batch->in_gpu || batch->stop > 0 || !are_slots_used(batch);
+  return !works_in_gpu(batch) || batch->stop > 0 || !are_slots_used(batch);
 }
 
 /* Advances a batch. */

@@ -25,11 +25,16 @@ typedef struct colli_stream_batch {
   colli_gpu_passage passage;
   colli_batch_state state;
   unsigned stop, stops; /* how often the stream waits for the host: it goes on after stop - 1 */
+  bool levelled;        /* the gate and the end of one call (levels_call.h), which is elsewhere */
   bool in_gpu;          /* one call, not staged: */
   colli_direct_call direct;
   int count, started;
   colli_batch_call calls[];
 } colli_stream_batch;
+
+/* A batch of calls, whose persistent requests the caller gives to it; NULL if out of memory, which
+ * is recorded. */
+colli_stream_batch *colli_batch_make(coll_comm *comm, const char *name, int count, bool in_gpu);
 
 /* Whether the stream of a new batch must wait for calls in other streams first. */
 bool colli_batch_waits(const colli_stream_batch *batch);

@@ -6,7 +6,8 @@
 #include <stdlib.h>
 
 #include "libcoll/base/prng.h"
-#include "support_device.h"
+#include "libcoll/comm/comm.h"
+#include "support_levels.h"
 #include "support_site.h"
 #include "tests/proc/support_ranks.h"
 
@@ -86,6 +87,13 @@ static site_plan any_plan(worker *w) {
   plan.registered[1] = kind == 1 || kind == 2 || kind == 3;
   if (kind < 4 && any(w, 2)) /* so many that it takes several rounds */
     plan.count = (size_t)(5000 + any(w, 8000)) / coll_type_bytes(plan.type);
+  if (w->p->ngroups && any(w, 3) == 0) { /* long enough to be divided */
+    static const case_coll colls[] = {CASE_ALLREDUCE, CASE_BROADCAST, CASE_ALLGATHER};
+    plan.coll = colls[any(w, 3)];
+    plan.type = COLL_FLOAT32;
+    plan.op = COLL_SUM;
+    plan.count = 768 + (size_t)any(w, 2000);
+  }
   if (w->p->long_bytes && any(w, 6) == 0) {
     plan.coll = CASE_ALLREDUCE;
     plan.type = COLL_FLOAT32;
@@ -364,8 +372,10 @@ int program_run(coll_comm *comm, int rank, int nranks, void *arg) {
   *w = (worker){.p = p, .comm = comm, .rank = rank, .nranks = nranks, .last = -1};
   w->common = (colli_prng){p->seed};
   w->own = (colli_prng){p->seed * 64 + 1 + (uint64_t)rank};
-  device_use(rank % p->devices);
+  const levels_shape shape = {p->ngroups, p->ngroups ? nranks / p->ngroups : 0, p->seed % 2};
+  device_use(p->ngroups ? levels_device(&shape, rank, p->mode_number) : rank % p->devices);
   RANK_OK(device_share(comm));
+  RANK_CHECK(!p->ngroups == !comm->levels);
   RANK_OK(arena_make(comm, &w->registered, REGISTERED_BYTES, p->seed % 2));
   for (int i = 0; i < p->lanes; i++)
     w->lanes[i] = device_stream();

@@ -19,6 +19,8 @@ typedef struct program {
   const char *mode;
   int nranks, devices, lanes;
   size_t long_bytes; /* of some all-reduces, or 0 */
+  int ngroups;       /* of GPUs that reach each other: support_levels.h; or 0: all do */
+  int mode_number;   /* with groups: MODE_... */
   bool verbose;
   bool direct;       /* calls stay in GPU memory */
   bool graphs;       /* some are in graphs */

@@ -14,7 +14,7 @@
 #include "extent.h"
 #include "libcoll/base/prng.h"
 #include "seeds.h"
-#include "support_device.h"
+#include "support_levels.h"
 #include "support_program.h"
 #include "tests/proc/support_ranks.h"
 
@@ -51,9 +51,27 @@ static program choose(uint64_t seed, bool verbose) {
   return p;
 }
 
+/* The same for ranks in groups. */
+static program choose_groups(uint64_t seed, bool verbose) {
+  static const char *const modes[] = {"ordered", "spin", "meet"};
+  static const int numbers[] = {MODE_ORDERED, MODE_SPIN, MODE_MEET};
+  colli_prng prng = {seed + 2000003};
+  const int mode = (int)colli_prng_below(&prng, 3);
+  program p = {.seed = seed, .verbose = verbose, .devices = MOST_DEVICES, .direct = true};
+  p.ngroups = 2 + (int)colli_prng_below(&prng, 2);
+  p.nranks = p.ngroups == 2 && colli_prng_below(&prng, 3) == 0 ? 6 : 2 * p.ngroups;
+  p.mode = modes[mode];
+  p.mode_number = numbers[mode];
+  p.lanes = 1 + (int)colli_prng_below(&prng, PROGRAM_LANES);
+  p.graphs = colli_prng_below(&prng, 4) != 0;
+  p.gates = p.mode_number != MODE_MEET;
+  levels_peers();
+  return p;
+}
+
 /* Runs a seed in this process, which has not initialised the driver; its exit status. */
-static int run_here(const char *model, uint64_t seed, bool verbose) {
-  program p = choose(seed, verbose);
+static int run_here(const char *model, uint64_t seed, bool verbose, bool groups) {
+  program p = groups ? choose_groups(seed, verbose) : choose(seed, verbose);
   coll_config config = COLL_CONFIG_INIT;
   config.timeout_ms = slow_ms(20000);
   setenv("GPU_MODEL", model, 1);
@@ -75,12 +93,12 @@ static int run_here(const char *model, uint64_t seed, bool verbose) {
 }
 
 /* Runs a seed in a process of its own, because the driver reads its settings once. */
-static bool run_seed(const char *model, uint64_t seed, bool verbose) {
+static bool run_seed(const char *model, uint64_t seed, bool verbose, bool groups) {
   int status;
   fflush(NULL);
   const pid_t child = fork();
   if (child == 0)
-    _exit(run_here(model, seed, verbose));
+    _exit(run_here(model, seed, verbose, groups));
   if (child < 0 || waitpid(child, &status, 0) != child)
     return false;
   if (WIFSIGNALED(status))
@@ -89,11 +107,15 @@ static bool run_seed(const char *model, uint64_t seed, bool verbose) {
 }
 
 static bool run_weak(uint64_t seed, bool verbose) {
-  return run_seed("weak", seed, verbose);
+  return run_seed("weak", seed, verbose, false);
 }
 
 static bool run_races(uint64_t seed, bool verbose) {
-  return run_seed("races", seed, verbose);
+  return run_seed("races", seed, verbose, false);
+}
+
+static bool run_groups(uint64_t seed, bool verbose) {
+  return run_seed(seed % 2 ? "weak" : "races", seed, verbose, true);
 }
 
 /* The two halves of the seeds; they run at the same time. */
@@ -107,5 +129,11 @@ Test(programs, races) {
   const int count = extent_seeds(20, 25, 5, 500);
   cr_assert_eq(seeds_run("build/tests/cuda_test_programs --filter programs/races", run_races,
                          1 + (uint64_t)count, count),
+               0);
+}
+
+Test(programs, groups) {
+  cr_assert_eq(seeds_run("build/tests/cuda_test_programs --filter programs/groups", run_groups, 1,
+                         extent_seeds(10, 12, 3, 300)),
                0);
 }

@@ -32,6 +32,22 @@ expect 0 "mode: meet, because the ranks are threads" allreduce -n 4 -b 1M --gpu 
 expect 0 "mode: ordered, because captured calls ask the host" allreduce -n 4 -b 1M --gpu 4 --captured
 expect 0 "mode: staged, because the GPUs have no peer access" allreduce -n 4 -b 1M --gpu 4 --no-peers
 expect 0 "mode: staged, because the ranks are on several hosts" allreduce -n 4 -b 1M --gpu 2 --hosts 2
+expect 0 "mode: staged, because the ranks are on several hosts, and the call is not divided" allreduce -n 4 -b 2044K \
+  --gpu 2 --hosts 2
+expect 0 "mode: staged, because the ranks are on several hosts" allreduce -n 5 -b 16M --gpu 3 --hosts 2
+expect 0 "mode: staged, because the ranks are on several hosts" reduce -n 4 -b 16M --gpu 2 --hosts 2
+expect 0 "mode: staged, because the ranks are on several hosts" allreduce -n 4 -b 16M --gpu 2 --hosts 2 --deterministic on
+COLL_GPU_MODE=staged expect 0 "mode: staged, because the ranks are on several hosts" allreduce -n 4 -b 16M --gpu 2 --hosts 2
+
+# Calls that are divided among the ranks of groups.
+expect 0 "4 ranks in 2 groups of 2, whose GPUs reach" allreduce -n 4 -b 2M --gpu 2 --hosts 2
+expect 0 "1. within each group: reduce_scatter in streams of 8388608 bytes" allreduce -n 4 -b 16M --gpu 2 --hosts 2
+expect 0 "2. across groups: allreduce in streams of 8388608 bytes" allreduce -n 4 -b 16M --gpu 2 --hosts 2
+expect 0 " 0-1 6 8388608 B 8388608 B operations" allreduce -n 4 -b 16M --gpu 2 --hosts 2
+expect 0 "3. within each group: allgather in streams of 8388608 bytes" allreduce -n 4 -b 16M --gpu 2 --hosts 2
+expect 0 "6 ranks in 2 groups of 3" broadcast -n 6 -b 12M --gpu 2 --no-peers
+expect 0 "1. within the root's group: broadcast in streams of 12582912 bytes" broadcast -n 6 -b 12M --gpu 2 --no-peers
+expect 0 "2. within each group, 3 times, for each group: allgather" allgather -n 6 -b 1M --gpu 2 --hosts 3
 expect 0 "mode: staged, because there are no other ranks" allreduce -n 1 -b 1M --gpu 1
 expect 0 "mode: staged, because not all ranks know all counts" alltoallv -n 4 -b 1M --gpu 4
 expect 0 "mode: spin" allgatherv -n 4 -b 1M --gpu 4

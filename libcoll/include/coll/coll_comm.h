@@ -276,9 +276,10 @@ COLL_API coll_status coll_comm_async_error(coll_comm *comm);
  * then on. coll_comm_create() and the calls that use it do so by themselves if a CUDA context is
  * current on all ranks; other communicators (made by coll_comm_create_local(), dup, split, shrink,
  * ...) stage such calls through host memory unless all their ranks call this. Ranks are on one
- * host, and their GPUs have peer access to each other, or are one. COLL_GPU_SLOT_BYTES says how
- * much memory it takes. coll_comm_destroy() waits for the other ranks' then, a second at the most.
- * Calling it again does nothing. See docs/gpu.md.
+ * host, and their GPUs have peer access to each other, or are one; or they form groups of equal
+ * size of which this is true, and long calls are divided among the ranks of a group, while others
+ * remain staged. COLL_GPU_SLOT_BYTES says how much memory it takes. coll_comm_destroy() waits for
+ * the other ranks' then, a second at the most. Calling it again does nothing. See docs/gpu.md.
  *
  * Collective, between calls in streams. Errors: UNSUPPORTED (it cannot be done: coll_last_error()
  * says which rank says so and why; all ranks get this, and calls remain staged), MISMATCH and those

@@ -84,7 +84,8 @@ void explain_time(char text[32], double ns);
 /* The event model's time for a candidate in ns; negative if computing it would take too long. */
 double explain_events(const colli_choice *choice, const question *q, const answer *a);
 
-/* ---- gpu.c, gpu_print.c: calls in streams -----------------------------------------------------
+/* ---- gpu.c, gpu_print.c, levels.c: calls in streams
+ * -----------------------------------------------------
  */
 
 /* What one rank does in a call; bytes are of memory of its own GPU, or of others. */
@@ -112,7 +113,10 @@ typedef struct gpu_call {
 /* Finds out what a call does; the caller frees call->ranks. Ends the program if it cannot. */
 void explain_gpu_count(const question *q, const answer *a, gpu_call *call);
 
-/* Explains a call in streams. */
+/* Explains a call that is not divided. */
+void explain_gpu_part(const question *q, answer *a);
+
+/* levels.c: explains a call in streams, perhaps one that is divided among groups of ranks. */
 void explain_gpu(const question *q, answer *a);
 
 #endif

@@ -38,7 +38,7 @@ static const char *refuse_call(const question *q, const answer *a, size_t slot_b
 static const char *refuse_ranks(const question *q, colli_gpu_mode asked) {
   const bool one = q->gpus == 1;
   if (q->hosts > 1)
-    return "the ranks are on several hosts";
+    return "the ranks are on several hosts, and the call is not divided among those of each";
   if (q->nranks == 1)
     return "there are no other ranks";
   if (asked == COLLI_GPU_STAGED)

@@ -123,7 +123,7 @@ static void print_staged_time(const question *q, answer *a, const gpu_call *call
              (call->out_bytes + call->in_bytes) / c->copy_gb / 1e3);
 }
 
-void explain_gpu(const question *q, answer *a) {
+void explain_gpu_part(const question *q, answer *a) {
   const gpu_costs *c = &q->costs;
   gpu_call call;
   explain_gpu_count(q, a, &call);
@@ -138,7 +138,5 @@ void explain_gpu(const question *q, answer *a) {
     print_staged_time(q, a, &call);
   else
     print_direct_time(q, &call);
-  puts("The counts are exact for buffers in memory of the ranks' GPUs. The time compares calls and "
-       "modes; it\nis not that of your machine.");
   free(call.ranks);
 }

@@ -159,7 +159,11 @@ void topo_gpus_print(const topo_gpus *gpus, FILE *out) {
     print_table(gpus, "mode of calls in streams between ranks on GPUs, or on the same one",
                 write_mode, out);
   }
-  fputs("\nwhy (a communicator has one mode for all pairs: staged before ordered before spin)\n",
+  fputs("\nwhy (a communicator whose pairs all have another mode than staged has one for all: "
+        "ordered "
+        "before\nspin; else, where ranks form groups of equal size that have, as on several hosts, "
+        "long "
+        "calls are\ndivided among the ranks of a group, and all else is staged)\n",
         out);
   print_reasons(gpus, "  ", out);
 }

@@ -1,0 +1,48 @@
+/*
+ * levels.h: a communicator whose ranks are in groups: GPUs of one group reach each other, those of
+ * different groups do not. Long calls in streams are divided among the ranks of a group
+ * (stream/levels.h). Two communicators of its own make the parts of such a call.
+ */
+#ifndef COLLI_COMM_LEVELS_H
+#define COLLI_COMM_LEVELS_H
+
+#include "coll/coll.h"
+#include "libcoll/sched/collective.h"
+
+typedef struct colli_levels {
+  coll_comm *within;     /* this rank's group, where calls are direct */
+  coll_comm *across;     /* the ranks that have this one's place in their groups; staged */
+  int ngroups, size;     /* all groups have the same number of ranks */
+  int group, place;      /* this rank's */
+  const char *operation; /* the call that has begun last, for messages */
+  int *member;           /* ngroups * size ranks, group by group */
+} colli_levels;
+
+/* The rank that has a place in a group. */
+static inline int colli_levels_member(const colli_levels *levels, int group, int place) {
+  return levels->member[group * levels->size + place];
+}
+
+/* ---- what is divided, for the library and for coll_explain ------------------------------------
+ */
+
+/* Parts of a staged call whose copies are on the host at a time; later ones use the memory of
+ * earlier ones. One is as long as a slot, divided by this. */
+#define COLLI_STAGED_DEPTH 4
+
+#define COLLI_LEVELS_ALIGN 16 /* elements: pieces begin at multiples, for kernels */
+
+/* Whether each rank's piece of a call is at least as long as a part of a staged call. Shorter calls
+ * would wait more often than they save copies. */
+static inline bool colli_levels_is_long(colli_coll coll, size_t bytes, int size,
+                                        size_t part_bytes) {
+  return bytes >= (coll == COLLI_ALLGATHER ? 1 : (size_t)size) * part_bytes;
+}
+
+/* Where the piece of a rank of a group begins; that of the one after the last is the end. */
+static inline size_t colli_levels_piece_at(size_t count, int place, int size) {
+  const size_t each = count / (size_t)size / COLLI_LEVELS_ALIGN * COLLI_LEVELS_ALIGN;
+  return place < size ? each * (size_t)place : count;
+}
+
+#endif

@@ -1,0 +1,133 @@
+/*
+ * levels.c: calls in streams that are divided among groups of ranks, for coll_explain: into which
+ * parts, and what each does. The rule is that of libcoll/stream/levels.h.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "explain.h"
+#include "libcoll/base/param.h"
+#include "libcoll/comm/direct.h"
+#include "libcoll/comm/levels.h"
+
+/* The groups of a question; size is 0 if there are none. */
+typedef struct groups {
+  int number, size;
+} groups;
+
+/* GPUs of a host form one group, or, without peer access, one each. */
+static groups find_groups(const question *q) {
+  const int apart = q->apart ? q->gpus : 1;
+  groups g = {q->hosts * apart, 0};
+  if (g.number > 1 && q->nranks % g.number == 0 && q->nranks / g.number > 1)
+    g.size = q->nranks / g.number;
+  return g;
+}
+
+/* A part that a group makes, or that goes across groups. Elements are bytes there. */
+static question part_of(const question *q, const groups *g, bool within, const char *name,
+                        colli_coll coll, size_t bytes) {
+  question part = *q;
+  part.name = name;
+  part.coll = coll;
+  part.bytes = bytes / q->type_bytes * q->type_bytes;
+  part.root = 0;
+  part.nranks = within ? g->size : g->number;
+  if (within) {
+    part.hosts = 1;
+    part.gpus = q->apart ? 1 : q->gpus;
+    part.apart = false;
+  } else {
+    part.gpus = part.hosts == 1 ? g->number : q->apart ? q->gpus : 1;
+    part.apart = true;
+  }
+  return part;
+}
+
+/* How calls run within a group. */
+static int mode_within(const question *q, const groups *g) {
+  const question part = part_of(q, g, true, "allgather", COLLI_ALLGATHER, q->type_bytes);
+  static answer a;
+  gpu_call call;
+  memset(&a, 0, sizeof(a));
+  explain_set_up(&part, &a);
+  explain_gpu_count(&part, &a, &call);
+  explain_free(&a);
+  free(call.ranks);
+  return call.mode;
+}
+
+/* Whether the call is divided. */
+static bool is_divided(const question *q, const answer *a, const groups *g) {
+  static colli_params params;
+  coll_error error = COLL_ERROR_INIT;
+  const bool taken =
+      q->coll == COLLI_ALLREDUCE || q->coll == COLLI_BROADCAST || q->coll == COLLI_ALLGATHER;
+  if (g->size == 0 || !taken || q->varying)
+    return false;
+  if (colli_params_load(&params, &error) != COLL_OK)
+    explain_refuse("%s", error.message);
+  if (colli_reduces(q->coll) && a->shape.order != COLLI_ORDER_ANY)
+    return false;
+  const size_t slot_bytes = (size_t)params.number[COLLI_PARAM_GPU_SLOT_BYTES];
+  return colli_levels_is_long(q->coll, q->bytes, g->size, slot_bytes / COLLI_STAGED_DEPTH) &&
+         mode_within(q, g) != COLLI_GPU_STAGED;
+}
+
+/* Prints one part. */
+static void print_part(const char *where, const question *part) {
+  static answer a;
+  memset(&a, 0, sizeof(a));
+  explain_set_up(part, &a);
+  printf("\n%s: ", where);
+  explain_gpu_part(part, &a);
+  explain_free(&a);
+}
+
+/* Explains a divided call; false: this one is not. */
+static bool explain_divided(const question *q, const answer *a) {
+  const groups g = find_groups(q);
+  if (!is_divided(q, a, &g))
+    return false;
+  const size_t elements = q->bytes / q->type_bytes;
+  const size_t piece =
+      (elements - colli_levels_piece_at(elements, g.size - 1, g.size)) * q->type_bytes;
+  question part;
+  printf("%s in streams of %zu bytes, %d ranks in %d groups of %d, whose GPUs reach each other but "
+         "not those of\nother groups. It is divided among the ranks of a group, which are counted "
+         "from 0 in each part:\n",
+         q->name, q->bytes, q->nranks, g.number, g.size);
+  if (q->coll == COLLI_ALLREDUCE) {
+    part = part_of(q, &g, true, "reduce_scatter", COLLI_REDUCE_SCATTER, piece);
+    print_part("1. within each group", &part);
+    part = part_of(q, &g, false, "allreduce", COLLI_ALLREDUCE, piece);
+    print_part("2. across groups", &part);
+    part = part_of(q, &g, true, "allgather", COLLI_ALLGATHER, piece);
+    print_part("3. within each group", &part);
+  } else if (q->coll == COLLI_BROADCAST) {
+    part = part_of(q, &g, true, "broadcast", COLLI_BROADCAST, q->bytes);
+    print_part("1. within the root's group", &part);
+    part = part_of(q, &g, false, "broadcast", COLLI_BROADCAST, piece);
+    print_part("2. across groups", &part);
+    part = part_of(q, &g, true, "allgather", COLLI_ALLGATHER, piece);
+    print_part("3. within each other group", &part);
+  } else {
+    char where[64];
+    snprintf(where, sizeof(where), "2. within each group, %d times, for each group", g.number);
+    part = part_of(q, &g, false, "allgather", COLLI_ALLGATHER, q->bytes);
+    print_part("1. across groups", &part);
+    part = part_of(q, &g, true, "allgather", COLLI_ALLGATHER, q->bytes);
+    print_part(where, &part);
+  }
+  puts("\nThe parts follow each other, after one more answer of the host, for which all ranks have "
+       "come.");
+  return true;
+}
+
+void explain_gpu(const question *q, answer *a) {
+  if (!explain_divided(q, a))
+    explain_gpu_part(q, a);
+  puts("The counts are exact for buffers in memory of the ranks' GPUs. The time compares calls and "
+       "modes; it\nis not that of your machine.");
+}

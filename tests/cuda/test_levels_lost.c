@@ -1,0 +1,261 @@
+/*
+ * test_levels_lost.c: ranks in groups, each on a host of its own, of which one is killed, frozen or
+ * aborts, or makes another call, while streams of the others are in calls that are divided among
+ * groups: all streams go on in time, all ranks have the same reason, and nothing is wrong that ends
+ * without an error. Afterwards the others shrink the communicator.
+ */
+#include <criterion/criterion.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "extent.h"
+#include "libcoll/comm/comm.h"
+#include "support_levels.h"
+#include "tests/proc/support_ranks.h"
+#include "waits.h"
+
+enum { RANKS = 4, COUNT = 20001, CALLS = 4, LIMIT_S = 90 };
+
+TestSuite(levels_lost, .timeout = 300);
+
+typedef enum fault {
+  KILLED,
+  FROZEN,
+  ABORTED,
+  REVOKED,
+  OTHER_COUNT,
+  OTHER_OP,
+  ON_HOST,
+  FAULTS
+} fault;
+
+/* What happens, to whom, and when: before the victim makes its last call, or while it is midway. */
+typedef struct scene {
+  fault fault;
+  levels_shape shape;
+  int mode, victim;
+  bool midway;
+  coll_id id;
+  atomic_int waiting, over;
+  coll_error errors[RANKS];
+} scene;
+
+/* One all-reduce in the stream. */
+static coll_status add(coll_comm *comm, int32_t *a, colli_cu_stream stream) {
+  return coll_allreduce_on_stream(a, a, COUNT, COLL_INT32, COLL_SUM, comm, stream);
+}
+
+/* The victim's part, once the others wait. */
+static void suffer(coll_comm *comm, scene *s, int32_t *a, colli_cu_stream stream) {
+  (void)WAIT_UNTIL(atomic_load(&s->waiting) == RANKS - 1, slow_s(20));
+  if (s->midway) { /* in the call that they wait for, its group has met some times */
+    const volatile uint64_t *met = &comm->levels->within->calls.sequence;
+    const uint64_t before = *met;
+    (void)add(comm, a, stream);
+    (void)WAIT_UNTIL(*met >= before + 3, slow_s(20));
+  }
+  if (s->fault == KILLED)
+    raise(SIGKILL);
+  else if (s->fault == FROZEN)
+    raise(SIGSTOP);
+  else if (s->fault == ABORTED)
+    coll_comm_abort(comm);
+  else if (s->fault == REVOKED)
+    coll_comm_revoke(comm);
+  else if (s->fault == OTHER_COUNT)
+    (void)coll_allreduce_on_stream(a, a, COUNT - 1, COLL_INT32, COLL_SUM, comm, stream);
+  else if (s->fault == OTHER_OP)
+    (void)coll_allreduce_on_stream(a, a, COUNT, COLL_INT32, COLL_MAX, comm, stream);
+  else
+    (void)coll_allreduce(a, a, COUNT, COLL_INT32, COLL_SUM, comm);
+}
+
+/* What a call in a stream left: right if no error is reported before the next one. */
+static int check_calls(coll_comm *comm, int rank, int32_t *const *a, colli_cu_stream stream) {
+  int32_t want = RANKS * (RANKS + 1) / 2;
+  for (int i = 0; i < CALLS; i++) {
+    RANK_OK(add(comm, a[i], stream));
+    device_await(stream);
+    RANK_OK(coll_comm_async_error(comm));
+    RANK_CHECK(device_has(a[i], COUNT, want));
+  }
+  return 0;
+}
+
+/* Survivors go on with a communicator of their own. */
+static int go_on(coll_comm *comm, int rank) {
+  coll_comm *rest;
+  int32_t one = 1;
+  int nranks = 0;
+  RANK_OK(coll_comm_shrink(comm, NULL, &rest));
+  RANK_CHECK(coll_comm_nranks(rest, &nranks) == COLL_OK && nranks == RANKS - 1);
+  RANK_CHECK(coll_allreduce(&one, &one, 1, COLL_INT32, COLL_SUM, rest) == COLL_OK);
+  RANK_CHECK(one == nranks);
+  return coll_comm_destroy(&rest) != COLL_OK;
+}
+
+/* A rank on its communicator. */
+static int play(coll_comm *comm, int rank, scene *s) {
+  int32_t *a[CALLS], *last = device_vector(COUNT, 1), *own = device_vector(COUNT, 1);
+  colli_cu_stream stream = device_stream(), other = device_stream();
+  for (int i = 0; i < CALLS; i++)
+    a[i] = device_vector(COUNT, rank + 1);
+  RANK_CHECK(check_calls(comm, rank, a, stream) == 0);
+  if (rank == s->victim) {
+    suffer(comm, s, last, stream);
+  } else {
+    RANK_OK(add(comm, last, stream));
+    if (!s->midway)
+      (void)add(comm, own, other); /* perhaps it has failed by now */
+    atomic_fetch_add(&s->waiting, 1);
+  }
+  device_await(stream);
+  device_await(other);
+  (void)WAIT_UNTIL(coll_comm_async_error(comm) != COLL_OK, slow_s(20)); /* which may come late */
+  coll_error *error = &s->errors[rank];
+  *error = (coll_error)COLL_ERROR_INIT;
+  const coll_status status = coll_comm_async_error(comm);
+  RANK_CHECK(status != COLL_OK);
+  RANK_CHECK(coll_last_error(comm, error) == COLL_OK && error->status == status);
+  RANK_CHECK(add(comm, own, other) == status && coll_barrier(comm) == status);
+  return s->fault == KILLED ? go_on(comm, rank) : 0;
+}
+
+static int run_rank(coll_comm *comm, int rank, int nranks, void *arg) {
+  scene *s = arg;
+  coll_comm *mine = NULL;
+  coll_config config = COLL_CONFIG_INIT;
+  config.timeout_ms = s->fault == FROZEN ? slow_ms(1500) : 20000;
+  alarm(LIMIT_S);
+  levels_move(&s->shape, rank);
+  device_use(levels_device(&s->shape, rank, s->mode));
+  if (rank == 0)
+    RANK_OK(coll_unique_id(&s->id, NULL));
+  RANK_OK(coll_barrier(comm));
+  RANK_OK(coll_comm_create(&mine, &s->id, nranks, rank, &config));
+  RANK_CHECK(mine->levels && !mine->direct && mine->levels->within->direct);
+  const int result = play(mine, rank, s);
+  RANK_CHECK(coll_comm_destroy(&mine) == COLL_OK);
+  return result;
+}
+
+/* Whether all ranks have the same reason, of which the victim is to blame. */
+static void compare(const scene *s, coll_status status) {
+  const coll_error *first = NULL;
+  for (int r = 0; r < RANKS; r++) {
+    const coll_error *seen = &s->errors[r];
+    if (r == s->victim)
+      continue;
+    cr_expect_eq(seen->status, status, "fault %d: rank %d: %s", s->fault, r, seen->message);
+    if (s->fault < OTHER_COUNT)
+      cr_expect(seen->peer == s->victim, "fault %d, victim %d: rank %d: %d %s", s->fault, s->victim,
+                r, seen->peer, seen->message);
+    cr_expect(!seen->operation[0] || strcmp(seen->operation, "allreduce") == 0, "rank %d: %s", r,
+              seen->operation);
+    if (s->fault == KILLED && first)
+      cr_expect_eq(seen->peer_pid, first->peer_pid);
+    first = seen;
+  }
+}
+
+static void run_scene(fault what, int mode, int victim, bool midway, coll_status status) {
+  static const levels_shape shape = {2, 2, false};
+  int results[RANKS];
+  coll_config config = COLL_CONFIG_INIT;
+  scene *s = shared_memory(sizeof(*s));
+  config.timeout_ms = 20000;
+  s->fault = what;
+  s->shape = shape;
+  s->mode = mode;
+  s->victim = victim;
+  s->midway = midway;
+  device_mode(mode);
+  run_processes(RANKS, &config, run_rank, s, LIMIT_S, results);
+  for (int r = 0; r < RANKS; r++)
+    if (r != victim || what > FROZEN)
+      cr_expect_eq(results[r], 0, "fault %d, mode %d, victim %d%s: rank %d ended with %d", what,
+                   mode, victim, midway ? ", midway" : "", r, results[r]);
+  compare(s, status);
+}
+
+static void load(void) {
+  setenv("COLL_GPU_SLOT_BYTES", "4096", 1);
+  levels_peers();
+  device_load();
+}
+
+Test(levels_lost, killed) {
+  load();
+  for (int i = 0; i < extent(4, 8, 2); i++)
+    run_scene(KILLED, i % 2 ? MODE_SPIN : MODE_ORDERED, (i + 1) % RANKS, i / 2 % 2,
+              COLL_ERR_PEER_LOST);
+}
+
+Test(levels_lost, frozen) {
+  load();
+  for (int i = 0; i < extent(2, 4, 2); i++)
+    run_scene(FROZEN, i % 2 ? MODE_ORDERED : MODE_SPIN, 1 + i % 2 * 2, i % 2, COLL_ERR_TIMEOUT);
+}
+
+Test(levels_lost, aborted) {
+  load();
+  run_scene(ABORTED, MODE_SPIN, 2, false, COLL_ERR_ABORTED);
+  run_scene(ABORTED, MODE_ORDERED, 0, true, COLL_ERR_ABORTED);
+  run_scene(REVOKED, MODE_ORDERED, 3, false, COLL_ERR_ABORTED);
+}
+
+Test(levels_lost, mismatched) {
+  load();
+  for (fault what = OTHER_COUNT; what < FAULTS; what++)
+    run_scene(what, what % 2 ? MODE_SPIN : MODE_ORDERED, 1 + (int)what % 3, false,
+              COLL_ERR_MISMATCH);
+}
+
+/* ---- threads --------------------------------------------------------------------------------- */
+
+/* The victim aborts, or makes another call, instead of the one that the others are in: with MEET
+ * those of its group wait for it in a part of their call. */
+static int wait_for_call(coll_comm *comm, int rank, int nranks, void *arg) {
+  scene *s = arg;
+  coll_error error = COLL_ERROR_INIT;
+  (void)nranks;
+  device_may_leak();
+  device_use(levels_device(&s->shape, rank, s->mode));
+  RANK_OK(coll_comm_use_gpu(comm));
+  colli_cu_stream stream = device_stream();
+  int32_t *a = device_vector(COUNT, 1);
+  RANK_CHECK(add(comm, a, stream) == COLL_OK);
+  device_await(stream);
+  RANK_OK(coll_barrier(comm));
+  if (rank == s->victim) {
+    s->midway = false;
+    suffer(comm, s, a, stream);
+  } else {
+    atomic_fetch_add(&s->waiting, 1);
+    (void)add(comm, a, stream);
+  }
+  device_await(stream);
+  const coll_status want = s->fault == ABORTED ? COLL_ERR_ABORTED : COLL_ERR_MISMATCH;
+  RANK_CHECK(WAIT_UNTIL(coll_comm_async_error(comm) == want, slow_s(5)));
+  RANK_CHECK(coll_last_error(comm, &error) == COLL_OK && error.status == want);
+  atomic_fetch_add(&s->over, 1); /* the end of a communicator would end what others wait for, too */
+  RANK_CHECK(WAIT_UNTIL(atomic_load(&s->over) == RANKS, slow_s(5)));
+  return 0;
+}
+
+Test(levels_lost, threads) {
+  load();
+  device_use(0);
+  device_may_leak();
+  for (int mode = MODE_ORDERED; device_mode(mode); mode++)
+    for (fault what = ABORTED; what < FAULTS; what++) {
+      scene s = {.fault = what, .shape = {2, 2, false}, .mode = mode, .victim = 3};
+      if (what == REVOKED)
+        continue;
+      cr_expect_eq(run_threads(RANKS, NULL, wait_for_call, &s), 0, "fault %d, mode %d", what, mode);
+    }
+}
