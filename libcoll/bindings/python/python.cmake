@@ -1,0 +1,41 @@
+# The Python package: built in ${CMAKE_BINARY_DIR}/python, where a program finds it with PYTHONPATH, and installed for
+# ${COLL_PYTHON}. It needs cffi and the headers of Python (Debian: python3-cffi, python3-dev).
+set(here ${CMAKE_SOURCE_DIR}/libcoll/bindings/python)
+if(NOT DEFINED COLL_PYTHON)
+  find_program(python3 python3)
+  mark_as_advanced(python3)
+  foreach(modules "cffi, numpy" cffi) # the package works without NumPy, too
+    foreach(candidate ${python3} /usr/bin/python3)
+      execute_process(COMMAND ${candidate} -c "import os, sysconfig, ${modules}
+raise SystemExit(not os.path.exists(os.path.join(sysconfig.get_path('include'), 'Python.h')))"
+                      RESULT_VARIABLE lacks OUTPUT_QUIET ERROR_QUIET)
+      if(lacks EQUAL 0 AND NOT COLL_PYTHON)
+        set(COLL_PYTHON ${candidate} CACHE FILEPATH "Python for which the package is built; OFF: none")
+      endif()
+    endforeach()
+  endforeach()
+endif()
+if(NOT COLL_PYTHON)
+  message(STATUS "no Python with cffi and Python.h (Debian: python3-cffi, python3-dev): built without the Python package")
+  return()
+endif()
+file(GLOB modules CONFIGURE_DEPENDS ${here}/*.py ${here}/coll/*.py ${here}/coll/py.typed)
+file(GLOB headers CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/libcoll/include/coll/*.h)
+set(package ${CMAKE_BINARY_DIR}/python)
+# Twice: the extension in the build folder finds the library there, and the installed one where that was installed.
+add_custom_command(OUTPUT ${package}/stamp
+  COMMAND ${COLL_PYTHON} ${here}/build.py ${package} $<TARGET_FILE_DIR:coll>
+  COMMAND ${CMAKE_COMMAND} -E touch ${package}/stamp
+  DEPENDS coll ${modules} ${headers} VERBATIM)
+add_custom_command(OUTPUT ${package}-install/stamp
+  COMMAND ${COLL_PYTHON} ${here}/build.py ${package}-install $<TARGET_FILE_DIR:coll> ${here}/../../include
+          ${CMAKE_INSTALL_FULL_LIBDIR}
+  COMMAND ${CMAKE_COMMAND} -E touch ${package}-install/stamp
+  DEPENDS coll ${modules} ${headers} VERBATIM)
+add_custom_target(python ALL DEPENDS ${package}/stamp ${package}-install/stamp)
+execute_process(COMMAND ${COLL_PYTHON} -c "import sys; print('python3/dist-packages' if sys.prefix == '/usr' else \
+f'python{sys.version_info[0]}.{sys.version_info[1]}/site-packages')" OUTPUT_VARIABLE folder
+                OUTPUT_STRIP_TRAILING_WHITESPACE)
+set(COLL_PYTHON_DIR lib/${folder} CACHE PATH "Where the Python package is installed")
+install(DIRECTORY ${package}-install/coll DESTINATION ${COLL_PYTHON_DIR} COMPONENT python
+        PATTERN __pycache__ EXCLUDE)
