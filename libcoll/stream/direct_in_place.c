@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "libcoll/base/error.h"
-#include "libcoll/comm/direct_places.h"
+#include "libcoll/comm/direct_shape.h"
 #include "libcoll/gpu/kernels/meet_args.h"
 #include "libcoll/stream/direct_meet.h"
 

@@ -1,4 +1,4 @@
-"""page.py: the results as a page of Markdown, as it can stand in docs/performance-gpu.md."""
+"""page.py: the results as a page of Markdown, as it can stand in docs/gpu/performance.md."""
 
 SOFTWARE = ("**This is the software GPU of libcoll's tests. Its times mean nothing**, and no floor is judged; only "
             "whether programs work counts.")

@@ -52,7 +52,7 @@ typedef struct coll_registration coll_registration;
  *
  * From then on, all ranks that make a call pass buffers at the same offset of the same
  * registration, or all of them pass buffers that are in none: else they get COLL_ERR_MISMATCH, if
- * the message is long. docs/gpu-registered.md says which buffers that concerns, and what else to
+ * the message is long. docs/gpu/registered.md says which buffers that concerns, and what else to
  * know. Results have the same bits. Other calls, and the other use of the memory, do not change.
  *
  * The caller still owns the memory, and frees it after coll_comm_deregister(); after a failure, not

@@ -1,6 +1,6 @@
 /*
  * gpu_in_place.c: what a call in streams of GPUs does if its buffers are registered: the library
- * decides the same (comm/direct_places.h), and libcoll/stream/direct_in_place.c does it.
+ * decides the same (comm/direct_shape.h), and libcoll/stream/direct_in_place.c does it.
  */
 #include "gpu_traffic.h"
 #include "libcoll/comm/direct.h"

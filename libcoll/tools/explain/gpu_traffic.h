@@ -3,7 +3,7 @@
 #define COLLI_TOOLS_EXPLAIN_GPU_TRAFFIC_H
 
 #include "explain.h"
-#include "libcoll/comm/direct_places.h"
+#include "libcoll/comm/direct_shape.h"
 
 /* Bytes of all ranks so far, and of their GPUs. */
 typedef struct traffic {
