@@ -3,6 +3,8 @@
 
 #include <unistd.h>
 
+#include "libcoll/base/fork.h"
+
 bool colli_gpu_lends(colli_gpu *gpu, int device) {
   pthread_mutex_lock(&gpu->mutex);
   const bool lends = !gpu->devices[device].lends_nothing;
@@ -67,6 +69,8 @@ bool colli_gpu_lend(colli_gpu *gpu, int device, const void *memory, size_t bytes
   if (!why)
     result = cuda->mem_get_range_handle(&lent->fd, begin, whole,
                                         COLLI_CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
+  if (result == COLLI_CUDA_SUCCESS)
+    lent->fd = COLLI_FD(lent->fd);  /* not around the call, which may wait for kernels */
   if (result == COLLI_CUDA_SUCCESS) /* virtual memory has no such attribute */
     (void)cuda->pointer_set_attribute(&on, COLLI_CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, at);
   else if (!why)

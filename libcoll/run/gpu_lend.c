@@ -1,8 +1,7 @@
 /* gpu_lend.c: which messages are moved by the network's device from or to GPU memory. */
 #include "libcoll/run/gpu_lend.h"
 
-#include <unistd.h>
-
+#include "libcoll/base/fork.h"
 #include "libcoll/base/names.h"
 #include "libcoll/comm/comm.h"
 #include "libcoll/gpu/rdma.h"
@@ -73,7 +72,7 @@ static void lend(const coll_comm *comm, const half *it, colli_lent *lent) {
   const int status =
       link->ops->register_device(link->endpoint, buffer.fd, buffer.offset, it->memory, it->bytes,
                                  it->written, &lent->memory, &why);
-  close(buffer.fd);
+  colli_fd_close(buffer.fd);
   if (status != COLL_OK) {
     colli_gpu_lend_refused(comm->gpu, it->device, status == COLL_ERR_UNSUPPORTED, &comm->log, why);
     return;

@@ -106,7 +106,7 @@ static void run_sizes(plan *p, int most) {
 
 Test(long_elements, small_slots, .timeout = 400) {
   const size_t sizes[] = {SLOT + 1, 3 * SLOT + 7, SLOT - 1, SLOT, 65535, 65536};
-  plan p = {sizes, 6, 5, extent(1, CASE_FORMS, 1)};
+  plan p = {sizes, 6, 5, extent_seeds(1, 2, 1, CASE_FORMS)};
   setenv("COLL_SLOT_BYTES", "4096", 1);
   run_sizes(&p, extent(4, 5, 3));
   cr_assert_eq(run_threads(7, NULL, all_sizes, &p), 0);

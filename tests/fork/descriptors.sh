@@ -50,5 +50,5 @@ notices() {
 }
 notices libcoll/net/sockets.c 's/COLLI_FD(\(accept4(.*)\));/\1;/'
 notices libcoll/net/sockets.c '0,/colli_fd_close(/s//close(/'
-notices transports/shm/shm_wire.c '/colli_fork_hold()/d'
+notices libcoll/net/unix_socket.c '/colli_fork_hold()/d'
 notices transports/tcp/tcp.c 's/COLLI_FD(\(eventfd(.*)\));/\1;/'

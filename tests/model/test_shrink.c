@@ -162,7 +162,7 @@ static bool walk(const bounds *most, uint64_t seed, int *returned) {
 Test(shrink, random_orders) {
   int returned = 0;
   for (int nranks = 4; nranks <= MOST; nranks++) {
-    for (int i = 0; i < extent(8000, 40000, 4000); i++) {
+    for (int i = 0; i < extent_seeds(8000, 20000, 4000, 40000); i++) {
       bounds b = {nranks,
                   LISTS,
                   3,

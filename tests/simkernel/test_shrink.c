@@ -147,9 +147,9 @@ static void die_at_each(int nranks, job_call call, uint64_t step) {
 }
 
 Test(shrink, deaths_at_each_call_of_a_shrink, .timeout = 300) {
-  die_at_each(3, JOB_SHRINK, (uint64_t)extent(4, 1, 60));
-  die_at_each(4, JOB_SHRINK, (uint64_t)extent(8, 3, 90));
-  die_at_each(5, JOB_SHRINK, (uint64_t)extent(20, 8, 150));
+  die_at_each(3, JOB_SHRINK, (uint64_t)extent_seeds(4, 2, 60, 1));
+  die_at_each(4, JOB_SHRINK, (uint64_t)extent_seeds(8, 5, 90, 3));
+  die_at_each(5, JOB_SHRINK, (uint64_t)extent_seeds(20, 12, 150, 8));
 }
 
 Test(shrink, deaths_at_each_call_of_an_agreement, .timeout = 300) {
