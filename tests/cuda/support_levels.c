@@ -38,6 +38,7 @@ static _Thread_local uint64_t copied; /* by this thread's rank */
 static _Thread_local bool counts;
 static __typeof__(((colli_cuda *)0)->memcpy_htod_async) to_device;
 static __typeof__(((colli_cuda *)0)->memcpy_dtoh_async) to_host;
+static __typeof__(((colli_cuda *)0)->memcpy_2d_async) rows;
 
 static colli_cu_result count_to_device(colli_cu_deviceptr to, const void *from, size_t bytes,
                                        colli_cu_stream stream) {
@@ -51,14 +52,21 @@ static colli_cu_result count_to_host(void *to, colli_cu_deviceptr from, size_t b
   return to_host(to, from, bytes, stream);
 }
 
+static colli_cu_result count_rows(const colli_cu_memcpy_2d *it, colli_cu_stream stream) {
+  copied += it->row_bytes * it->rows;
+  return rows(it, stream);
+}
+
 uint64_t levels_take_copied(coll_comm *comm) {
   colli_cuda *cuda = &comm->family->gpu->cuda;
   const uint64_t bytes = copied;
   if (!counts) {
     to_device = cuda->memcpy_htod_async;
     to_host = cuda->memcpy_dtoh_async;
+    rows = cuda->memcpy_2d_async;
     cuda->memcpy_htod_async = count_to_device;
     cuda->memcpy_dtoh_async = count_to_host;
+    cuda->memcpy_2d_async = count_rows;
   }
   counts = true;
   copied = 0;

@@ -186,7 +186,10 @@ static int disagree(coll_comm *comm, int rank, int nranks, void *arg) {
   for (int i = 0; i < 2; i++)
     RANK_OK(coll_comm_register(comm, at[i], 3 * BYTES, &it[i]));
   RANK_CHECK(add_up(comm, rank, nranks, (int32_t *)(void *)at[1]) == 0);
-  RANK_OK(coll_barrier(comm)); /* nobody fails before all have looked */
+  /* Nobody fails before all have looked. Who is late in the barrier may hear of the failure there.
+   */
+  const coll_status met = coll_barrier(comm);
+  RANK_CHECK(met == COLL_OK || met == COLL_ERR_MISMATCH);
   const bool last = rank == nranks - 1;
   char *in = !last                        ? at[0]
              : what == INPUT_ELSEWHERE    ? at[2]
