@@ -12,11 +12,12 @@
 
 #include "libcoll/comm/comm.h"
 #include "support_device.h"
+#include "support_scene.h"
 #include "support_virtual.h"
 #include "tests/gpu/driver/use.h"
 #include "tests/proc/support_ranks.h"
 
-enum { RANKS = 3, COUNT = 6000, BYTES = COUNT * sizeof(int32_t), LIMIT_S = 60 };
+enum { RANKS = 3, COUNT = 6000, BYTES = COUNT * sizeof(int32_t) };
 
 TestSuite(register_memory, .timeout = 200);
 
@@ -99,45 +100,11 @@ static int try_all(coll_comm *comm, int rank, int nranks) {
   return 0;
 }
 
-/* Runs a rank on a communicator of processes. */
-typedef int scene_fn(coll_comm *comm, int rank, int nranks);
-typedef struct scene {
-  scene_fn *run;
-  coll_id id;
-  int timeout_ms;
-} scene;
-
-static int run_process(coll_comm *comm, int rank, int nranks, void *arg) {
-  scene *s = arg;
-  coll_comm *mine = NULL;
-  coll_config config = COLL_CONFIG_INIT;
-  config.timeout_ms = s->timeout_ms;
-  alarm(LIMIT_S);
-  RANK_OK(device_create(comm, &s->id, &config, &mine));
-  RANK_CHECK(mine->direct);
-  uint64_t before = 0;
-  for (int turn = 0; turn < 2 && mine->failure.status == COLL_OK; turn++) {
-    before = device_held(); /* the second time: with what the library keeps for later calls */
-    RANK_CHECK(s->run(mine, rank, nranks) == 0);
-    if (mine->failure.status == COLL_OK)
-      RANK_OK(coll_barrier(mine));
-  }
-  RANK_CHECK(mine->failure.status != COLL_OK || device_held() == before);
-  RANK_OK(coll_comm_destroy(&mine));
-  return 0;
-}
-
-static scene *make_scene(scene_fn *run) {
-  scene *s = shared_memory(sizeof(*s));
-  *s = (scene){.run = run, .timeout_ms = slow_ms(20000)};
-  return s;
-}
-
 Test(register_memory, refused) {
   setenv("COLL_GPU_SLOT_BYTES", "4096", 1);
   device_load();
   device_mode(MODE_ONE_GPU);
-  cr_expect_eq(run_processes(RANKS, NULL, run_process, make_scene(try_all), LIMIT_S, NULL), 0);
+  cr_expect_eq(run_processes(RANKS, NULL, scene_play, scene_make(try_all), SCENE_LIMIT_S, NULL), 0);
 }
 
 /* A staged communicator has none. */
@@ -248,10 +215,10 @@ Test(register_memory, lost) {
   device_load();
   device_mode(MODE_ORDERED);
   for (int frozen = 0; frozen < 2; frozen++) {
-    scene *s = make_scene(frozen ? lose_frozen : lose_killed);
+    scene *s = scene_make(frozen ? lose_frozen : lose_killed);
     if (frozen)
       s->timeout_ms = slow_ms(1000);
-    run_processes(RANKS, NULL, run_process, s, LIMIT_S, results);
+    run_processes(RANKS, NULL, scene_play, s, SCENE_LIMIT_S, results);
     cr_expect(results[0] == 0 && results[2] == 0, "%d: %d %d", frozen, results[0], results[2]);
   }
 }
@@ -303,8 +270,8 @@ Test(register_memory, ended) {
   device_load();
   for (int mode = MODE_ORDERED; mode <= MODE_SPIN; mode++) {
     device_mode(mode);
-    cr_expect_eq(run_processes(RANKS, NULL, run_process, make_scene(end_all), LIMIT_S, NULL), 0,
-                 "mode %d", mode);
+    cr_expect_eq(run_processes(RANKS, NULL, scene_play, scene_make(end_all), SCENE_LIMIT_S, NULL),
+                 0, "mode %d", mode);
   }
 }
 

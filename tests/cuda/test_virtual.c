@@ -14,11 +14,12 @@
 #include "extent.h"
 #include "libcoll/comm/comm.h"
 #include "support_device.h"
+#include "support_scene.h"
 #include "support_virtual.h"
 #include "tests/gpu/driver/use.h"
 #include "tests/proc/support_ranks.h"
 
-enum { RANKS = 3, COUNT = 3000, BYTES = COUNT * sizeof(int32_t), LIMIT_S = 60 };
+enum { RANKS = 3, COUNT = 3000, BYTES = COUNT * sizeof(int32_t) };
 
 TestSuite(virtual_memory, .timeout = 200);
 
@@ -72,43 +73,6 @@ static int use_range(coll_comm *comm, int rank, int nranks, const colli_cuda *cu
 
 /* ---- ranks that are processes ---------------------------------------------------------------- */
 
-/* Runs a rank on a communicator of processes, twice: the second time nothing more is held. */
-typedef int scene_fn(coll_comm *comm, int rank, int nranks);
-typedef struct scene {
-  scene_fn *run;
-  coll_id id;
-  int timeout_ms;
-} scene;
-
-static int run_process(coll_comm *comm, int rank, int nranks, void *arg) {
-  scene *s = arg;
-  coll_comm *mine = NULL;
-  coll_config config = COLL_CONFIG_INIT;
-  config.timeout_ms = s->timeout_ms;
-  alarm(LIMIT_S);
-  RANK_OK(device_create(comm, &s->id, &config, &mine));
-  RANK_CHECK(mine->direct);
-  uint64_t before = 0;
-  int fds = 0;
-  for (int turn = 0; turn < 2 && mine->failure.status == COLL_OK; turn++) {
-    before = device_held();
-    fds = count_fds();
-    RANK_CHECK(s->run(mine, rank, nranks) == 0);
-    if (mine->failure.status == COLL_OK)
-      RANK_OK(coll_barrier(mine));
-  }
-  RANK_CHECK(mine->failure.status != COLL_OK || device_held() == before);
-  RANK_CHECK(mine->failure.status != COLL_OK || count_fds() == fds);
-  RANK_OK(coll_comm_destroy(&mine));
-  return 0;
-}
-
-static scene *make_scene(scene_fn *run) {
-  scene *s = shared_memory(sizeof(*s));
-  *s = (scene){.run = run, .timeout_ms = slow_ms(20000)};
-  return s;
-}
-
 static int use_shared(coll_comm *comm, int rank, int nranks) {
   return use_range(comm, rank, nranks, &comm->gpu->cuda, true);
 }
@@ -119,8 +83,9 @@ Test(virtual_memory, processes) {
   for (int mode = MODE_ORDERED; mode <= MODE_SPIN; mode++)
     for (int nranks = 2; nranks <= 4; nranks++) {
       device_mode(mode);
-      cr_expect_eq(run_processes(nranks, NULL, run_process, make_scene(use_shared), LIMIT_S, NULL),
-                   0, "%d ranks, mode %d", nranks, mode);
+      cr_expect_eq(
+          run_processes(nranks, NULL, scene_play, scene_make(use_shared), SCENE_LIMIT_S, NULL), 0,
+          "%d ranks, mode %d", nranks, mode);
     }
 }
 
@@ -158,7 +123,8 @@ Test(virtual_memory, many) {
   setenv("COLL_GPU_SLOT_BYTES", "4096", 1);
   device_load();
   device_mode(MODE_ORDERED);
-  cr_expect_eq(run_processes(RANKS, NULL, run_process, make_scene(use_many), LIMIT_S, NULL), 0);
+  cr_expect_eq(run_processes(RANKS, NULL, scene_play, scene_make(use_many), SCENE_LIMIT_S, NULL),
+               0);
 }
 
 /* ---- ranks that are threads ------------------------------------------------------------------ */
@@ -257,7 +223,8 @@ Test(virtual_memory, refused) {
   setenv("COLL_GPU_SLOT_BYTES", "4096", 1);
   device_load();
   device_mode(MODE_ORDERED);
-  cr_expect_eq(run_processes(RANKS, NULL, run_process, make_scene(refuse_all), LIMIT_S, NULL), 0);
+  cr_expect_eq(run_processes(RANKS, NULL, scene_play, scene_make(refuse_all), SCENE_LIMIT_S, NULL),
+               0);
 }
 
 /* ---- failures of the driver ------------------------------------------------------------------ */
@@ -348,7 +315,8 @@ Test(virtual_memory, broken_driver) {
   setenv("COLL_GPU_SLOT_BYTES", "4096", 1);
   device_load();
   device_mode(MODE_ORDERED);
-  cr_expect_eq(run_processes(RANKS, NULL, run_process, make_scene(break_all), LIMIT_S, NULL), 0);
+  cr_expect_eq(run_processes(RANKS, NULL, scene_play, scene_make(break_all), SCENE_LIMIT_S, NULL),
+               0);
 }
 
 /* ---- ranks that end midway ------------------------------------------------------------------- */
@@ -417,10 +385,10 @@ Test(virtual_memory, lost) {
   device_load();
   device_mode(MODE_ORDERED);
   for (int i = 0; i < 4; i++) {
-    scene *s = make_scene(scenes[i]);
+    scene *s = scene_make(scenes[i]);
     if (i >= 2)
       s->timeout_ms = slow_ms(1000);
-    run_processes(RANKS, NULL, run_process, s, LIMIT_S, results);
+    run_processes(RANKS, NULL, scene_play, s, SCENE_LIMIT_S, results);
     cr_expect(results[0] == 0 && results[2] == 0, "%d: %d %d", i, results[0], results[2]);
   }
 }
