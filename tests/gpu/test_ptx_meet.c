@@ -73,7 +73,7 @@ Test(ptx_meet, nine_ranks) {
   expect_ranks(9, extent_seeds(30, 50, 6, 1000));
 }
 Test(ptx_meet, more_ranks_than_threads) {
-  expect_ranks(MEET_RANKS, extent(3, 10, 2));
+  expect_ranks(MEET_RANKS, extent(3, 10, 1));
 }
 
 /* The number of the epoch wraps around, also where a signed one would. */

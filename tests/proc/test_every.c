@@ -37,10 +37,10 @@ static const int rank_counts[] = {1, 2, 3, 4, 5, 7, 8, 16, 17};
 enum { TCP_COUNTS = 7 };
 #endif
 #define NCOUNTS     (sizeof(rank_counts) / sizeof(*rank_counts))
-#define SHARE       ((unsigned)extent_seeds(9, 7, 25, 4))
-#define TCP_SHARE   ((unsigned)extent_seeds(7, 5, 41, 4))
-#define LARGE_SHARE ((unsigned)extent(5, 2, 11)) /* not a divisor of the number of cases */
-#define HOSTS_SHARE ((unsigned)extent(5, 4, 29))
+#define SHARE       ((unsigned)extent_seeds(9, 7, 51, 4))
+#define TCP_SHARE   ((unsigned)extent_seeds(7, 5, 83, 4))
+#define LARGE_SHARE ((unsigned)extent(5, 2, 23)) /* not a divisor of the number of cases */
+#define HOSTS_SHARE ((unsigned)extent(5, 4, 59))
 
 /* Which part of all cases a run takes: every `stride`-th, so that each case is run for some n. */
 typedef struct part {
