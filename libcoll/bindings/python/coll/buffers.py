@@ -54,12 +54,17 @@ def pair(send: Any, recv: Any, type: int | None = None):
 def blocks(part: Any, whole: Any, nranks: int, rank: int, type: int | None, part_written: bool = False):
     """A buffer of a block, and one of nranks blocks. part None: it is block `rank` of the whole. Addresses of part and
     whole, the count of a block, the type."""
-    w, m, t = (read if part_written and part is not None else write)(whole, type)
     if part is None:
+        w, m, t = write(whole, type)
         if m % nranks:
             refuse(f"a buffer of {m} elements is not divided among {nranks} ranks")
         return w + rank * (m // nranks) * lib.coll_type_bytes(t), w, m // nranks, t
-    p, n, u = (write if part_written else read)(part, type)
+    if part_written:
+        w, m, t = read(whole, type)
+        p, n, u = write(part, type)
+    else:
+        w, m, t = write(whole, type)
+        p, n, u = read(part, type)
     if n * nranks != m or t != u:
         refuse(f"one buffer has {n} elements of type {u} and the other {m} of type {t}: it needs {nranks} times as many "
                "of the same")
