@@ -13,6 +13,7 @@
 #include "libcoll/net/exchange.h"
 #include "libcoll/progress/enter.h"
 #include "libcoll/progress/wait.h"
+#include "libcoll/run/gpu_stage.h"
 
 #define EVERY_NS COLLI_NS_PER_MS /* sockets are not among the doorbells for which a wait sleeps */
 
@@ -128,8 +129,11 @@ coll_status colli_direct_share(coll_comm *comm, const colli_direct_matter *matte
       .comm = comm, .offers = offers, .memory = memory, .error = error, .exchange.listen_fd = -1};
   colli_exchange_place own = {.name_bytes = 0};
   colli_exchange_place *places = malloc((size_t)comm->nranks * sizeof(*places));
-  if (!places)
-    return colli_comm_refuse(comm, COLL_ERR_NO_MEMORY, matter->name, "out of memory");
+  if (!places) { /* the others go on, so this must be more than a refusal */
+    (void)colli_error_set(error, COLL_ERR_NO_MEMORY, NULL, "out of memory for %d places",
+                          comm->nranks);
+    return colli_gpu_fail_comm(comm, matter->name, error);
+  }
   if (comm->family->secret) /* else all are threads */
     open_exchange(&it, number, &own);
   coll_status status = colli_direct_gather(comm, matter, &own, places, sizeof(own));

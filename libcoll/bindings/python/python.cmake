@@ -22,20 +22,16 @@ endif()
 file(GLOB modules CONFIGURE_DEPENDS ${here}/*.py ${here}/coll/*.py ${here}/coll/py.typed)
 file(GLOB headers CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/libcoll/include/coll/*.h)
 set(package ${CMAKE_BINARY_DIR}/python)
-# Twice: the extension in the build folder finds the library there, and the installed one where that was installed.
-add_custom_command(OUTPUT ${package}/stamp
-  COMMAND ${COLL_PYTHON} ${here}/build.py ${package} $<TARGET_FILE_DIR:coll>
-  COMMAND ${CMAKE_COMMAND} -E touch ${package}/stamp
-  DEPENDS coll ${modules} ${headers} VERBATIM)
-add_custom_command(OUTPUT ${package}-install/stamp
-  COMMAND ${COLL_PYTHON} ${here}/build.py ${package}-install $<TARGET_FILE_DIR:coll> ${here}/../../include
-          ${CMAKE_INSTALL_FULL_LIBDIR}
-  COMMAND ${CMAKE_COMMAND} -E touch ${package}-install/stamp
-  DEPENDS coll ${modules} ${headers} VERBATIM)
-add_custom_target(python ALL DEPENDS ${package}/stamp ${package}-install/stamp)
+# The extension finds the library in the build folder, and from where it is installed.
 execute_process(COMMAND ${COLL_PYTHON} -c "import sys; print('python3/dist-packages' if sys.prefix == '/usr' else \
 f'python{sys.version_info[0]}.{sys.version_info[1]}/site-packages')" OUTPUT_VARIABLE folder
                 OUTPUT_STRIP_TRAILING_WHITESPACE)
 set(COLL_PYTHON_DIR lib/${folder} CACHE PATH "Where the Python package is installed")
-install(DIRECTORY ${package}-install/coll DESTINATION ${COLL_PYTHON_DIR} COMPONENT python
-        PATTERN __pycache__ EXCLUDE)
+file(RELATIVE_PATH to_library /prefix/${COLL_PYTHON_DIR}/coll /prefix/${CMAKE_INSTALL_LIBDIR})
+add_custom_command(OUTPUT ${package}/stamp
+  COMMAND ${COLL_PYTHON} ${here}/build.py ${package} $<TARGET_FILE_DIR:coll> ${here}/../../include
+          "$ORIGIN/../..:$ORIGIN/${to_library}"
+  COMMAND ${CMAKE_COMMAND} -E touch ${package}/stamp
+  DEPENDS coll ${modules} ${headers} VERBATIM)
+add_custom_target(python ALL DEPENDS ${package}/stamp)
+install(DIRECTORY ${package}/coll DESTINATION ${COLL_PYTHON_DIR} COMPONENT python PATTERN __pycache__ EXCLUDE)

@@ -4,7 +4,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple, Sequence
 
 from ._coll import ffi, lib
-from .errors import fail, refuse
+from .errors import fail
 
 if TYPE_CHECKING:
     from .comm import Comm
@@ -110,7 +110,7 @@ class ChildRequest(Request):
 
 
 def _gather(requests: Sequence[Request]):
-    """The handles of requests as an array, and the communicator whose record tells of an error."""
+    """The handles of requests as an array."""
     return ffi.new("coll_request *[]", [request._handle[0] for request in requests] or 1)
 
 
@@ -171,5 +171,5 @@ def wait_some(requests: Sequence[Request], timeout_ms: int = -1) -> list[int]:
         for i, k in enumerate(done):
             if statuses[i] == status:
                 fail(status, requests[k]._comm._comm)
-        refuse("wait_some() was refused")
+        fail(status, requests[0]._comm._comm)
     return done
