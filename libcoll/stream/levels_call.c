@@ -7,8 +7,8 @@
 #include "libcoll/base/error.h"
 #include "libcoll/comm/comm.h"
 #include "libcoll/comm/pool.h"
+#include "libcoll/failure/failure.h"
 #include "libcoll/progress/enter.h"
-#include "libcoll/progress/wait.h"
 #include "libcoll/run/run.h"
 #include "libcoll/stream/enqueue.h"
 #include "libcoll/stream/levels.h"
@@ -114,13 +114,9 @@ static coll_status put_parts(coll_comm *comm, const colli_call *call, size_t *ta
 
 /* Fails the communicator because a part could not be put into the stream. */
 static void fail_with(coll_comm *comm, const coll_comm *part, const char *name) {
-  if (part->failure.status == COLL_OK) {
+  colli_comm_check_levels(comm); /* perhaps the part has failed, and says who is to blame */
+  if (comm->failure.status == COLL_OK)
     (void)colli_gpu_fail_comm(comm, name, &part->failure.error);
-    return;
-  }
-  colli_comm_wait_begin(comm); /* it fails for the same reason */
-  while (comm->failure.status == COLL_OK)
-    colli_comm_wait_a_bit(comm, 0);
 }
 
 /* Puts gate, parts and end into the stream. After the gate, other ranks rely on this one, so what
