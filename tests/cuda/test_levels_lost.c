@@ -129,7 +129,7 @@ static int run_rank(coll_comm *comm, int rank, int nranks, void *arg) {
   scene *s = arg;
   coll_comm *mine = NULL;
   coll_config config = COLL_CONFIG_INIT;
-  config.timeout_ms = s->fault == FROZEN ? slow_ms(1500) : 20000;
+  config.timeout_ms = s->fault == FROZEN ? slow_ms(4000) : 20000;
   alarm(LIMIT_S);
   levels_move(&s->shape, rank);
   device_use(levels_device(&s->shape, rank, s->mode));
