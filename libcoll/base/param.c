@@ -145,7 +145,7 @@ const colli_param_info colli_param_table[COLLI_PARAM_COUNT] = {
          "threads that share a GPU), or auto: the last of these that is possible. The same on all "
          "ranks; see docs/gpu.md."},
     [COLLI_PARAM_GPU_SLOT_BYTES] =
-        {"COLL_GPU_SLOT_BYTES", COLLI_PARAM_BYTES, "4M", 4096, 1 << 30,
+        {"COLL_GPU_SLOT_BYTES", COLLI_PARAM_BYTES, "32M", 4096, 1 << 30,
          "Size of the slots of GPU memory through which calls in streams move data; a multiple of "
          "64, the same on all ranks. A communicator takes five of them on each rank's GPU. "
          "Long calls that are staged are copied in parts, four of which are as long as the "

@@ -2,6 +2,7 @@
 #ifndef COLLI_COMM_DIRECT_H
 #define COLLI_COMM_DIRECT_H
 
+#include "libcoll/gpu/kernels/fold_args.h"
 #include "libcoll/gpu/peer_memory.h"
 #include "libcoll/gpu/programs.h"
 
@@ -21,8 +22,9 @@ typedef enum colli_gpu_mode {
 
 /* Words in pinned memory by which the host and this rank's streams know of each other. */
 typedef struct colli_direct_words {
-  _Alignas(64) uint32_t stopped; /* by the host: not 0: streams go on without the others: who spins
-                                    gives up, and nobody writes into a slot any more */
+  /* A guard (fold_args.h), by the host: not 0: streams go on without the others: who spins gives
+   * up, and nobody writes into a slot any more. */
+  _Alignas(64) uint32_t stopped[COLL_GPU_GUARD_WORDS][COLL_GPU_GUARD_BYTES / sizeof(uint32_t)];
   _Alignas(64) uint32_t arrived; /* by kernels: the last meet to which a stream came, */
   _Alignas(64) uint32_t left;    /* and that all ranks came to */
   _Alignas(64) uint32_t ended[COLLI_DIRECT_ENDS]; /* by streams: a call with this remainder has */
@@ -39,6 +41,8 @@ struct coll_registration {
   bool owned;        /* coll_mem_alloc_gpu() has allocated it */
 };
 
+typedef struct colli_direct_party colli_direct_party;
+
 /* The parts of one rank. NULL in a communicator whose calls are staged; then it is so on all ranks.
  */
 typedef struct colli_direct {
@@ -49,9 +53,12 @@ typedef struct colli_direct {
   colli_pinned *there;                /* SPIN: where this rank's words at the others are, or NULL */
   colli_cu_event events[3];           /* MEET: at this rank's last two meets, and at its last end */
   colli_cu_event (*theirs)[2];        /* nranks: the first two of each rank */
+  colli_direct_party *party;          /* MEET: of all ranks, stream/direct_party.h; or NULL */
+  colli_cu_event end;                 /* the party's, after the last call; NULL: events[2] is */
   uint32_t meets, calls; /* put into streams so far, without those that the host answers */
   unsigned rounds;       /* so far: each uses another slot than the one before */
   bool has_graphs;       /* some call was captured */
+  bool joined;           /* all ranks have their parts */
   colli_pinned *gone;    /* colli_direct_gone() */
   coll_registration *registered;
   uint32_t registrations; /* so far */

@@ -22,6 +22,7 @@ typedef struct colli_gpu_offer {
   uint64_t at;                /* the area in the process that owns it */
   uint64_t process;           /* which that is, among those of its host */
   uint64_t events[2];         /* the caller's, for ranks of the same process */
+  uint64_t party;             /* the same, rank 0's */
   uint64_t slot_bytes;
   int32_t device; /* its number in that process */
   uint8_t ready;  /* there is an area; else why not: */

@@ -164,6 +164,7 @@ coll_status colli_direct_join(coll_comm *comm) {
   if (status == COLL_OK) { /* on all ranks */
     colli_log_write(&comm->log, COLLI_LOG_INFO, "calls in streams stay in GPU memory, mode %s",
                     colli_param_word(COLLI_PARAM_GPU_MODE, direct->mode));
+    direct->joined = true;
     comm->direct = direct;
     return COLL_OK;
   }

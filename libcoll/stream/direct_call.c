@@ -10,6 +10,7 @@
 #include "libcoll/progress/enter.h"
 #include "libcoll/stream/direct_in_place.h"
 #include "libcoll/stream/direct_meet.h"
+#include "libcoll/stream/direct_party.h"
 #include "libcoll/stream/direct_round.h"
 
 /* ---- make and free --------------------------------------------------------------------------- */
@@ -310,12 +311,17 @@ coll_status colli_direct_call_fill(colli_direct_call *it, colli_gpu_passage *pas
                                    coll_error *error) {
   colli_direct_round r = {.it = it, .passage = passage, .error = error};
   colli_direct *direct = it->comm->direct;
+  bool served = false;
   coll_status status = it->waits ? put_order(&r) : COLL_OK;
+  direct->end = NULL;
   if (status == COLL_OK && it->in)
     status = put_host(&r, fetch_input);
-  if (status == COLL_OK && it->places.check)
+  if (status == COLL_OK && it->way == COLLI_GPU_MEET && direct->party)
+    status = colli_direct_party_put(&r, &served);
+  const bool in_slots = !served && !it->places.check;
+  if (status == COLL_OK && !served && it->places.check)
     status = colli_direct_put_in_place(&r);
-  for (size_t i = 0; i < it->rounds && !it->places.check && status == COLL_OK; i++) {
+  for (size_t i = 0; i < it->rounds && in_slots && status == COLL_OK; i++) {
     r.first = i * it->piece;
     r.slot = colli_direct_next_slot(&r);
     status = put_round(&r);

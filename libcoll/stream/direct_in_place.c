@@ -10,12 +10,6 @@
 
 /* ---- which --------------------------------------------------------------------------------- */
 
-/* Whether this rank's buffers overlap. */
-static bool overlap(const colli_direct_call *it) {
-  const uint64_t in = (uint64_t)it->call->sendbuf, out = (uint64_t)it->call->recvbuf;
-  return it->reads > 0 && it->writes > 0 && in < out + it->writes && out < in + it->reads;
-}
-
 /* The registration that has all of [at, at + bytes), or NULL; the first one of several. */
 static coll_registration *look_up(const colli_direct *direct, const void *at, size_t bytes) {
   coll_registration *found = NULL;
@@ -48,7 +42,8 @@ static colli_direct_places find_places(const colli_direct_call *it, colli_direct
   colli_direct_places p = {.from = NULL};
   p.from = find(it, true, &p.from_at);
   p.to = find(it, false, &p.to_at);
-  *reads = colli_direct_choose_reads(it->call->coll, it->call->varying, overlap(it), p.from, p.to);
+  *reads = colli_direct_choose_reads(it->call->coll, it->call->varying, colli_direct_overlap(it),
+                                     p.from, p.to);
   if (!reads->from)
     p.from = NULL;
   if (!reads->to)
@@ -166,7 +161,7 @@ static coll_status pull(const colli_direct_round *r, int first, int end) {
 /* Whether the result of a reduce-scatter covers input of other ranks' blocks, which they read until
  * the end: until then it is in this rank's own block. */
 static bool comes_late(const colli_direct_call *it, uint64_t own_block) {
-  return it->call->coll == COLLI_REDUCE_SCATTER && overlap(it) &&
+  return it->call->coll == COLLI_REDUCE_SCATTER && colli_direct_overlap(it) &&
          (uint64_t)it->call->recvbuf != own_block;
 }
 
@@ -279,7 +274,7 @@ static coll_status tell(const colli_direct_round *r) {
   if (r->it->way != COLLI_GPU_ORDERED)
     return COLL_OK;
   return colli_direct_put_copy(r, gone_at(direct->peers, direct->peers->rank),
-                               (uint64_t)&colli_direct_words_of(direct)->stopped, sizeof(uint32_t));
+                               (uint64_t)colli_direct_words_of(direct)->stopped, sizeof(uint32_t));
 }
 
 bool colli_direct_is_torn(const colli_direct_call *it) {

@@ -10,6 +10,7 @@
 #include "libcoll/progress/wait.h"
 #include "libcoll/run/request.h"
 #include "libcoll/run/run.h"
+#include "libcoll/stream/direct_party.h"
 
 /* The first two ranks that have the same GPU; false: all have their own. */
 static bool find_shared(const colli_gpu_offer *offers, int nranks, int pair[2]) {
@@ -73,6 +74,14 @@ static coll_status take_events(colli_direct *direct, const colli_gpu_offer *offe
   return COLL_OK;
 }
 
+/* Joins rank 0's party, if there is one. */
+static void join_party(colli_direct *direct, colli_direct_party *party) {
+  if (!party || direct->party)
+    return;
+  colli_direct_party_join(party);
+  direct->party = party;
+}
+
 coll_status colli_direct_make_events(colli_direct *direct, const colli_cuda *cuda, int device,
                                      colli_gpu_offer *offer, coll_error *error) {
   for (int i = 0; i < 3; i++) {
@@ -85,7 +94,12 @@ coll_status colli_direct_make_events(colli_direct *direct, const colli_cuda *cud
     if (i < 2)
       offer->events[i] = (uint64_t)direct->events[i];
   }
-  return COLL_OK;
+  const int nranks = direct->peers->nranks;
+  if (direct->peers->rank > 0 || nranks > COLL_GPU_PLACES)
+    return COLL_OK;
+  const coll_status status = colli_direct_party_make(cuda, device, nranks, &direct->party, error);
+  offer->party = (uint64_t)direct->party;
+  return status;
 }
 
 coll_status colli_direct_choose(colli_direct *direct, const colli_gpu_offer *offers,
@@ -110,8 +124,12 @@ coll_status colli_direct_choose(colli_direct *direct, const colli_gpu_offer *off
     direct->mode = COLLI_GPU_MEET;
   else if (asked != COLLI_GPU_ORDERED && !shared && fits)
     direct->mode = COLLI_GPU_SPIN;
-  const coll_status status = take_words(direct, error);
-  return status == COLL_OK && threads ? take_events(direct, offers, error) : status;
+  coll_status status = take_words(direct, error);
+  if (status == COLL_OK && threads)
+    status = take_events(direct, offers, error);
+  if (status == COLL_OK && direct->mode == COLLI_GPU_MEET)
+    join_party(direct, (colli_direct_party *)(uintptr_t)offers[0].party);
+  return status;
 }
 
 void colli_direct_free_meets(colli_direct *direct, colli_gpu *gpu, int device, bool keep) {
@@ -125,9 +143,12 @@ void colli_direct_free_meets(colli_direct *direct, colli_gpu *gpu, int device, b
   direct->words = direct->there = direct->gone = NULL;
   free(direct->theirs);
   direct->theirs = NULL;
-  if (keep || !direct->events[0] || colli_gpu_enter(gpu, device, &before, NULL) != COLL_OK)
+  if (!direct->events[0] || colli_gpu_enter(gpu, device, &before, NULL) != COLL_OK)
     return;
-  for (int i = 0; i < 3; i++)
+  if (direct->party && (direct->joined || !keep)) /* others may be about to join */
+    colli_direct_party_leave(direct->party, &gpu->cuda);
+  direct->party = NULL;
+  for (int i = 0; i < 3 && !keep; i++)
     if (direct->events[i])
       gpu->cuda.event_destroy(direct->events[i]);
   memset(direct->events, 0, sizeof(direct->events));
@@ -149,7 +170,7 @@ static coll_status put_spin(colli_direct *direct, const colli_gpu_passage *passa
   struct coll_gpu_meet meet = {.more_there = direct->there ? (uint64_t)direct->there->memory : 0,
                                .here = peers->area[peers->rank],
                                .state = colli_gpu_peers_state(peers),
-                               .abort = (uint64_t)&words->stopped,
+                               .abort = (uint64_t)words->stopped,
                                .arrived = (uint64_t)&words->arrived,
                                .left = (uint64_t)&words->left,
                                .rank = (uint32_t)peers->rank,
@@ -161,8 +182,7 @@ static coll_status put_spin(colli_direct *direct, const colli_gpu_passage *passa
                                error);
 }
 
-/* Waits until all ranks have come to a place of a call, whose thread is outside. */
-static coll_status await_calls(coll_request *request, unsigned place, coll_error *error) {
+coll_status colli_direct_await_calls(coll_request *request, unsigned place, coll_error *error) {
   coll_comm *comm = request->comm;
   colli_call_resume(comm);
   coll_status status = colli_call_meet(comm, request, place);
@@ -178,24 +198,35 @@ static coll_status await_calls(coll_request *request, unsigned place, coll_error
   return status;
 }
 
-/* Puts an event, waits until all ranks have, and lets the stream wait for theirs. An event is used
- * again two meets later; by then all have waited for it. */
-static coll_status put_events(colli_direct *direct, const colli_gpu_passage *passage,
-                              coll_request *request, unsigned place, coll_error *error) {
+coll_status colli_direct_record(const colli_direct *direct, const colli_gpu_passage *passage,
+                                unsigned events, coll_error *error) {
   const colli_cuda *cuda = &passage->gpu->cuda;
-  const uint32_t turn = direct->meets++ % 2;
-  colli_cu_result result = cuda->event_record(direct->events[turn], passage->stream);
-  if (result != COLLI_CUDA_SUCCESS)
-    return colli_cuda_fail(cuda, error, "cuEventRecord", passage->device, result);
-  const coll_status status = await_calls(request, place, error);
-  if (status != COLL_OK)
-    return status;
+  const colli_cu_result result = cuda->event_record(direct->events[events], passage->stream);
+  if (result == COLLI_CUDA_SUCCESS)
+    return COLL_OK;
+  return colli_cuda_fail(cuda, error, "cuEventRecord", passage->device, result);
+}
+
+coll_status colli_direct_follow(const colli_direct *direct, const colli_gpu_passage *passage,
+                                unsigned events, coll_error *error) {
+  const colli_cuda *cuda = &passage->gpu->cuda;
+  colli_cu_result result = COLLI_CUDA_SUCCESS;
   for (int rank = 0; rank < direct->peers->nranks && result == COLLI_CUDA_SUCCESS; rank++)
     if (rank != direct->peers->rank)
-      result = cuda->stream_wait_event(passage->stream, direct->theirs[rank][turn], 0);
+      result = cuda->stream_wait_event(passage->stream, direct->theirs[rank][events], 0);
   if (result == COLLI_CUDA_SUCCESS)
     return COLL_OK;
   return colli_cuda_fail(cuda, error, "cuStreamWaitEvent", passage->device, result);
+}
+
+/* Puts an event, waits until all ranks have, and lets the stream wait for theirs. */
+static coll_status put_events(colli_direct *direct, const colli_gpu_passage *passage,
+                              coll_request *request, unsigned place, coll_error *error) {
+  const unsigned events = direct->meets++ % 2;
+  coll_status status = colli_direct_record(direct, passage, events, error);
+  if (status == COLL_OK)
+    status = colli_direct_await_calls(request, place, error);
+  return status == COLL_OK ? colli_direct_follow(direct, passage, events, error) : status;
 }
 
 coll_status colli_direct_put_meet(colli_direct *direct, colli_gpu_passage *passage,
@@ -211,7 +242,8 @@ coll_status colli_direct_put_meet(colli_direct *direct, colli_gpu_passage *passa
 coll_status colli_direct_put_order(const colli_direct *direct, const colli_gpu_passage *passage,
                                    coll_error *error) {
   const colli_cuda *cuda = &passage->gpu->cuda;
-  const colli_cu_result result = cuda->stream_wait_event(passage->stream, direct->events[2], 0);
+  const colli_cu_event end = direct->end ? direct->end : direct->events[2];
+  const colli_cu_result result = cuda->stream_wait_event(passage->stream, end, 0);
   if (result == COLLI_CUDA_SUCCESS)
     return COLL_OK;
   return colli_cuda_fail(cuda, error, "cuStreamWaitEvent", passage->device, result);
@@ -223,7 +255,7 @@ coll_status colli_direct_put_end(const colli_direct *direct, const colli_gpu_pas
   const uint32_t *ended = colli_direct_ended(direct, call);
   const char *function = "cuEventRecord";
   colli_cu_result result = COLLI_CUDA_SUCCESS;
-  if (direct->mode == COLLI_GPU_MEET)
+  if (direct->mode == COLLI_GPU_MEET && !direct->end)
     result = cuda->event_record(direct->events[2], passage->stream);
   if (result == COLLI_CUDA_SUCCESS) { /* last, because the passage may be freed then */
     function = "cuStreamWriteValue32";
@@ -237,9 +269,10 @@ coll_status colli_direct_put_end(const colli_direct *direct, const colli_gpu_pas
 
 uint64_t colli_direct_guard(const colli_direct *direct, colli_gpu_mode way) {
   /* With MEET nothing is put into a stream after a meet that failed. */
-  return way == COLLI_GPU_MEET ? 0 : (uint64_t)&colli_direct_words_of(direct)->stopped;
+  return way == COLLI_GPU_MEET ? 0 : (uint64_t)colli_direct_words_of(direct)->stopped;
 }
 
 void colli_direct_stop(colli_direct *direct) {
-  __atomic_store_n(&colli_direct_words_of(direct)->stopped, 1u, __ATOMIC_RELEASE);
+  for (int i = 0; i < COLL_GPU_GUARD_WORDS; i++)
+    __atomic_store_n(&colli_direct_words_of(direct)->stopped[i][0], 1u, __ATOMIC_RELEASE);
 }

@@ -17,7 +17,8 @@
 #include "libcoll/comm/comm.h"
 #include "libcoll/gpu/passage.h"
 
-/* Makes this rank's events and tells them in its offer. The device is entered. Errors: SYSTEM. */
+/* Makes this rank's events, and rank 0's party, and tells them in its offer. The device is entered.
+ * Errors: SYSTEM. */
 coll_status colli_direct_make_events(colli_direct *direct, const colli_cuda *cuda, int device,
                                      colli_gpu_offer *offer, coll_error *error);
 
@@ -52,6 +53,18 @@ coll_status colli_direct_put_meet(colli_direct *direct, colli_gpu_passage *passa
                                   colli_gpu_mode way, coll_request *request, unsigned place,
                                   coll_error *error);
 
+/*
+ * The parts of a meet with MEET: puts one of this rank's two events into the stream; waits until
+ * all ranks have come to a place of a call, whose thread is outside; and lets the stream wait for
+ * the others' events. An event is used again two meets later; by then all have waited for it.
+ * Errors: SYSTEM; await: those of the communicator, which has failed then.
+ */
+coll_status colli_direct_record(const colli_direct *direct, const colli_gpu_passage *passage,
+                                unsigned events, coll_error *error);
+coll_status colli_direct_await_calls(coll_request *request, unsigned place, coll_error *error);
+coll_status colli_direct_follow(const colli_direct *direct, const colli_gpu_passage *passage,
+                                unsigned events, coll_error *error);
+
 /* Before a call whose stream does not wait for the host: lets it wait for the end of the last one,
  * which was in another stream. Errors: SYSTEM. */
 coll_status colli_direct_put_order(const colli_direct *direct, const colli_gpu_passage *passage,
@@ -62,8 +75,8 @@ coll_status colli_direct_put_order(const colli_direct *direct, const colli_gpu_p
 coll_status colli_direct_put_end(const colli_direct *direct, const colli_gpu_passage *passage,
                                  uint32_t call, coll_error *error);
 
-/* Address of the word that keeps kernels from writing into slots when this rank has gone on without
- * the others, who may still read them. */
+/* Address of the guard that keeps kernels from writing into slots when this rank has gone on
+ * without the others, who may still read them. */
 uint64_t colli_direct_guard(const colli_direct *direct, colli_gpu_mode way);
 
 /* Lets all streams go on without the others. */

@@ -28,6 +28,9 @@ size_t colli_direct_block(const colli_direct_call *it, bool of_input, size_t i, 
 /* The longest block of all ranks, which all of them know. */
 size_t colli_direct_longest(const colli_direct_call *it);
 
+/* Whether this rank's buffers overlap. */
+bool colli_direct_overlap(const colli_direct_call *it);
+
 /* What of a block is in a round. */
 size_t colli_direct_in_round(const colli_direct_round *r, size_t bytes);
 
@@ -47,7 +50,7 @@ int colli_direct_next_slot(const colli_direct_round *r);
 coll_status colli_direct_put_copy(const colli_direct_round *r, uint64_t to, uint64_t from,
                                   size_t bytes);
 
-/* Copies pieces by a kernel, which does nothing if the guard's word is not 0. */
+/* Copies pieces by a kernel, which does nothing if the guard's words are not 0. */
 coll_status colli_direct_put_pieces(const colli_direct_round *r,
                                     const struct coll_gpu_piece *pieces, size_t count,
                                     uint64_t guard);

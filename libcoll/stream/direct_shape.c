@@ -26,6 +26,11 @@ size_t colli_direct_longest(const colli_direct_call *it) {
   return most;
 }
 
+bool colli_direct_overlap(const colli_direct_call *it) {
+  const uint64_t in = (uint64_t)it->call->sendbuf, out = (uint64_t)it->call->recvbuf;
+  return it->reads > 0 && it->writes > 0 && in < out + it->writes && out < in + it->reads;
+}
+
 size_t colli_direct_in_round(const colli_direct_round *r, size_t bytes) {
   const size_t left = bytes > r->first ? bytes - r->first : 0;
   return left < r->it->piece ? left : r->it->piece;

@@ -126,7 +126,7 @@ COLL_ACCESS(64, uint64_t)
 #define coll_narrow_f16  colli_narrow_f16
 #endif
 
-/* Whether a kernel has nothing to do, because its memory belongs to others by now. The word is the
+/* Whether a kernel has nothing to do, because its memory belongs to others by now. The guard is the
  * host's and far away, so one thread of a block reads it for all; all of them call this. */
 COLL_DEVICE int coll_is_stopped(uint64_t guard) {
 #ifdef __CUDA__
@@ -134,7 +134,9 @@ COLL_DEVICE int coll_is_stopped(uint64_t guard) {
   if (!guard)
     return 0;
   if (__nvvm_read_ptx_sreg_tid_x() == 0)
-    stopped = coll_load_system(guard);
+    stopped = coll_load_system(
+        guard + COLL_GPU_GUARD_BYTES *
+                    ((uint32_t)__nvvm_read_ptx_sreg_ctaid_x() % COLL_GPU_GUARD_WORDS));
   __syncthreads();
   return stopped != 0;
 #else

@@ -11,6 +11,11 @@
 #define COLL_GPU_PLACES  8   /* addresses within the arguments; more are in a table in memory */
 #define COLL_GPU_THREADS 512 /* the most threads a block of these kernels may have */
 
+/* A guard: so many equal words of the host, so far apart. Blocks take turns with them, because a
+ * GPU reads one word of the host for one block after the other, each a microsecond. */
+#define COLL_GPU_GUARD_WORDS 512
+#define COLL_GPU_GUARD_BYTES 64
+
 /*
  * Arguments of coll_fold_OP_TYPE: outputs[*][i] = inputs[0][i] op inputs[1][i] op ..., combined
  * from left to right, for i < count. An output may be one of the inputs; otherwise nothing
@@ -29,7 +34,7 @@ struct coll_gpu_fold {
   uint32_t factor_32;            /* AVG: bits of the factor as a float */
   uint32_t shift;                /* AVG: colli_divisor's bits; 0: nothing to divide by */
   uint32_t inputs, outputs;      /* how many */
-  uint64_t guard;                /* address of a word: if it is not 0, nothing is done; or 0 */
+  uint64_t guard;                /* address of a guard: if its words are not 0, nothing is done; or 0 */
 };
 
 /* One piece of coll_copy. The places do not overlap. */
