@@ -1,4 +1,4 @@
-/* support_device.c: memory and streams of the fake GPUs. */
+/* support_device.c: memory and streams of (fake) GPUs. */
 #include "support_device.h"
 
 #include <pthread.h>
@@ -6,14 +6,29 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "tests/gpu/driver/use.h"
+
+#define REAL_GPU "libcuda.so.1"
+
+enum { MOST_GATES = 4096, VIEWS_BYTES = 32 << 20 };
+
+/* A word that a kernel or a stream waits for, and the place of the kernel's result. */
+struct device_gate {
+  uint32_t word[2];
+};
 
 static use driver;
 static uint64_t (*held)(void), (*races)(void);
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static colli_cu_module modules[MOST_DEVICES]; /* of kernels; made when they are needed */
+static device_gate *gates;                    /* MOST_GATES in pinned memory */
+static int ngates;                            /* how many are taken */
+static char *views;                           /* what is left of pinned memory for views */
+static size_t views_left;
 
 /* A function of the fake driver that no real one has. */
 static void find(void *handle, const char *name, uint64_t (**function)(void)) {
@@ -22,7 +37,53 @@ static void find(void *handle, const char *name, uint64_t (**function)(void)) {
   memcpy(function, &symbol, sizeof(symbol));
 }
 
+bool device_is_real(void) {
+  const char *gpu = getenv("TEST_GPU");
+  CHECK(!gpu || strcmp(gpu, "real") == 0 || strcmp(gpu, "fake") == 0);
+  return gpu && strcmp(gpu, "real") == 0;
+}
+
+/* A real driver's GPUs. It is asked in a child: this process may fork ranks that initialise it. */
+static int ask_count(void) {
+  int status;
+  const pid_t child = fork();
+  if (child == 0) {
+    use u;
+    int count = 0;
+    use_open(&u, REAL_GPU);
+    _exit(u.cuda.device_get_count(&count) == COLLI_CUDA_SUCCESS ? count : 0);
+  }
+  CHECK(child > 0 && waitpid(child, &status, 0) == child);
+  CHECK(WIFEXITED(status) && WEXITSTATUS(status) > 0 /* there is a GPU */);
+  const int count = WEXITSTATUS(status);
+  return count < MOST_DEVICES ? count : MOST_DEVICES;
+}
+
+int device_count(void) {
+  static int count; /* of this process and those that it forks */
+  if (!device_is_real())
+    return MOST_DEVICES;
+  pthread_mutex_lock(&lock);
+  if (count == 0)
+    count = ask_count();
+  pthread_mutex_unlock(&lock);
+  return count;
+}
+
+/* As many queues as it can have: streams of threads that wait for each other must not share one. No
+ * kernel is loaded at its first launch, when others may be waiting for it. */
+static void load_real(void) {
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+  setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+  (void)device_count();
+  CHECK(dlopen(REAL_GPU, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE));
+}
+
 void device_load(void) {
+  if (device_is_real()) {
+    load_real();
+    return;
+  }
   setenv("GPU_DEVICES", "16", 0);
   setenv("GPU_HIDDEN", "1", 0);
   void *handle = dlopen(FAKE_GPU, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
@@ -31,16 +92,57 @@ void device_load(void) {
   find(handle, "fake_gpu_take_races", &races);
 }
 
+/* Streams of a real driver that the threads which made them have left. */
+typedef struct left_stream {
+  colli_cu_stream stream;
+  int device;
+  struct left_stream *next;
+} left_stream;
+static left_stream *left_streams;
+static pthread_key_t own_streams; /* a thread's left_stream list */
+
+static void leave_streams(void *list) {
+  pthread_mutex_lock(&lock);
+  for (left_stream *it = list, *next; it; it = next) {
+    next = it->next;
+    it->next = left_streams;
+    left_streams = it;
+  }
+  pthread_mutex_unlock(&lock);
+}
+
 static void load(void) {
   device_load();
-  use_load(&driver);
+  CHECK(pthread_key_create(&own_streams, leave_streams) == 0);
+  if (device_is_real())
+    use_open(&driver, REAL_GPU);
+  else
+    use_load(&driver);
+}
+
+static colli_cu_module module_here(void);
+
+/* What would wait for kernels that are under way is done before there are some. */
+static void prepare(void) {
+  pthread_mutex_lock(&lock);
+  if (!gates) {
+    void *memory;
+    OK(driver.cuda.mem_host_alloc(&memory, MOST_GATES * sizeof(*gates),
+                                  COLLI_CU_MEMHOSTALLOC_PORTABLE |
+                                      COLLI_CU_MEMHOSTALLOC_DEVICEMAP));
+    gates = memset(memory, 0, MOST_GATES * sizeof(*gates));
+  }
+  pthread_mutex_unlock(&lock);
+  if (device_is_real())
+    (void)module_here();
 }
 
 const colli_cuda *device_use(int device) {
   colli_cu_context context;
   pthread_once(&once, load);
-  OK(driver.cuda.primary_ctx_retain(&context, device));
+  OK(driver.cuda.primary_ctx_retain(&context, device % device_count()));
   OK(driver.cuda.ctx_set_current(context));
+  prepare();
   return &driver.cuda;
 }
 
@@ -56,7 +158,7 @@ static const struct {
 static int devices = 2;
 
 const char *device_mode(int i) {
-  if (i >= MODES)
+  if (i == MODE_SPIN && device_count() == 1)
     return NULL;
   devices = modes[i].devices;
   setenv("COLL_GPU_MODE", modes[i].name, 1);
@@ -64,7 +166,7 @@ const char *device_mode(int i) {
 }
 
 int device_of_rank(int rank) {
-  return rank % devices;
+  return rank % devices % device_count();
 }
 
 coll_status device_share(coll_comm *comm) {
@@ -80,8 +182,11 @@ static void *take(size_t bytes) {
   return (void *)at;
 }
 
+/* A real driver gets it back with the process: it would wait for all that the GPU does, also for
+ * calls of other ranks that wait for this one. */
 static void give(void *memory) {
-  OK(driver.cuda.mem_free((colli_cu_deviceptr)memory));
+  if (!device_is_real())
+    OK(driver.cuda.mem_free((colli_cu_deviceptr)memory));
 }
 
 /* Memory of the device begins at a page. */
@@ -110,22 +215,84 @@ static void *take_far(size_t bytes) {
 }
 
 void *device_place(const void *memory) {
+  CHECK(!device_is_real());
   return use_place(&driver, (colli_cu_deviceptr)memory);
 }
 
-int32_t *device_vector(size_t count, int32_t value) {
-  int32_t *vector = take(count * sizeof(*vector)), *at = device_place(vector);
+/* The fake does not copy: most of the time would go to its queues. */
+void device_write(void *memory, const void *from, size_t bytes) {
+  if (!device_is_real()) {
+    memcpy(device_place(memory), from, bytes);
+  } else if (bytes > 0) {
+    OK(driver.cuda.memcpy_htod_async((colli_cu_deviceptr)memory, from, bytes, NULL));
+    OK(driver.cuda.stream_synchronize(NULL)); /* for which no other stream waits */
+  }
+}
+
+void device_read(void *to, const void *memory, size_t bytes) {
+  if (!device_is_real()) {
+    memcpy(to, device_place(memory), bytes);
+  } else if (bytes > 0) {
+    OK(driver.cuda.memcpy_dtoh_async(to, (colli_cu_deviceptr)memory, bytes, NULL));
+    OK(driver.cuda.stream_synchronize(NULL));
+  }
+}
+
+/* Pinned memory for the process's life, as other memory of the tests on a real driver. */
+static void *take_view(size_t bytes) {
+  const size_t rounded = (bytes + 255) / 256 * 256;
+  void *memory;
+  pthread_mutex_lock(&lock);
+  if (views_left < rounded) {
+    views_left = rounded > VIEWS_BYTES ? rounded : VIEWS_BYTES;
+    OK(driver.cuda.mem_host_alloc(&memory, views_left, COLLI_CU_MEMHOSTALLOC_PORTABLE));
+    views = memory;
+  }
+  memory = views;
+  views += rounded;
+  views_left -= rounded;
+  pthread_mutex_unlock(&lock);
+  return memory;
+}
+
+device_view device_look(void *memory, size_t bytes) {
+  return (device_view){memory, device_is_real() ? take_view(bytes) : device_place(memory), bytes};
+}
+
+void device_push(const device_view *view, colli_cu_stream stream) {
+  if (device_is_real() && view->bytes > 0)
+    OK(driver.cuda.memcpy_htod_async((colli_cu_deviceptr)view->memory, view->seen, view->bytes,
+                                     stream));
+}
+
+void device_pull(const device_view *view, colli_cu_stream stream) {
+  if (device_is_real() && view->bytes > 0)
+    OK(driver.cuda.memcpy_dtoh_async(view->seen, (colli_cu_deviceptr)view->memory, view->bytes,
+                                     stream));
+}
+
+void device_fill(int32_t *vector, size_t count, int32_t value) {
+  int32_t *values = malloc(count * sizeof(*values) + 1);
   for (size_t i = 0; i < count; i++)
-    at[i] = value;
+    values[i] = value;
+  device_write(vector, values, count * sizeof(*values));
+  free(values);
+}
+
+int32_t *device_vector(size_t count, int32_t value) {
+  int32_t *vector = take(count * sizeof(*vector));
+  device_fill(vector, count, value);
   return vector;
 }
 
 bool device_has(const int32_t *vector, size_t count, int32_t value) {
-  const int32_t *at = device_place(vector);
-  for (size_t i = 0; i < count; i++)
-    if (at[i] != value)
-      return false;
-  return true;
+  int32_t *values = malloc(count * sizeof(*values) + 1);
+  size_t right = 0;
+  device_read(values, vector, count * sizeof(*values));
+  while (right < count && values[right] == value)
+    right++;
+  free(values);
+  return right == count;
 }
 
 bool device_refused(const coll_comm *comm, coll_status got, coll_status want, const char *words) {
@@ -138,15 +305,6 @@ bool device_refused(const coll_comm *comm, coll_status got, coll_status want, co
   return false;
 }
 
-/* Not by copies of the driver: most of the time would go to its queues. */
-static void write_to(void *memory, const void *from, size_t bytes) {
-  memcpy(device_place(memory), from, bytes);
-}
-
-static void read_from(void *to, const void *memory, size_t bytes) {
-  memcpy(to, device_place(memory), bytes);
-}
-
 void device_await(colli_cu_stream stream) {
   OK(driver.cuda.stream_synchronize(stream));
 }
@@ -155,8 +313,39 @@ static void await(void *stream) {
   device_await(stream);
 }
 
+/* One that is left, or a new one. */
+static left_stream *find_stream(int device) {
+  left_stream **at, *it;
+  pthread_mutex_lock(&lock);
+  for (at = &left_streams; *at && (*at)->device != device;)
+    at = &(*at)->next;
+  it = *at;
+  if (it)
+    *at = it->next;
+  pthread_mutex_unlock(&lock);
+  if (it)
+    return it;
+  it = malloc(sizeof(*it));
+  *it = (left_stream){.stream = use_stream(&driver), .device = device};
+  return it;
+}
+
+/* A real driver has few queues, in which streams that wait would hold up others: it gets as few
+ * streams as possible. */
 colli_cu_stream device_stream(void) {
-  return use_stream(&driver);
+  int device;
+  if (!device_is_real())
+    return use_stream(&driver);
+  OK(driver.cuda.ctx_get_device(&device));
+  left_stream *it = find_stream(device);
+  it->next = pthread_getspecific(own_streams);
+  CHECK(pthread_setspecific(own_streams, it) == 0);
+  return it->stream;
+}
+
+void device_stream_give(colli_cu_stream stream) {
+  if (!device_is_real())
+    OK(driver.cuda.stream_destroy(stream));
 }
 
 void device_capture(colli_cu_stream stream) {
@@ -202,16 +391,14 @@ static colli_cu_module module_here(void) {
   return modules[device];
 }
 
-/* A word of device memory that a kernel reads, and the place of its result. */
-struct device_gate {
-  uint32_t word[2];
-};
-
-/* A closed gate at an address of the device. */
+/* A closed gate, and its address on the device. */
 static device_gate *make_gate(uint64_t *at) {
-  void *memory = take(sizeof(device_gate));
-  *at = (colli_cu_deviceptr)memory;
-  return memset(device_place(memory), 0, sizeof(device_gate));
+  pthread_mutex_lock(&lock);
+  CHECK(ngates < MOST_GATES);
+  device_gate *gate = &gates[ngates++];
+  pthread_mutex_unlock(&lock);
+  OK(driver.cuda.mem_host_get_device_pointer(at, gate, 0));
+  return gate;
 }
 
 /* Launches a kernel of one thread. */
@@ -271,13 +458,13 @@ void device_may_leak(void) {
 }
 
 uint64_t device_take_races(void) {
-  return races();
+  return device_is_real() ? 0 : races();
 }
 
 uint64_t device_held(void) {
-  return held();
+  return device_is_real() ? 0 : held();
 }
 
-const case_device device_memory = {take, give, write_to, read_from, await};
-const case_device device_odd_memory = {take_odd, give_odd, write_to, read_from, await};
-const case_device device_far_memory = {take_far, give, write_to, read_from, await};
+const case_device device_memory = {take, give, device_write, device_read, await};
+const case_device device_odd_memory = {take_odd, give_odd, device_write, device_read, await};
+const case_device device_far_memory = {take_far, give, device_write, device_read, await};

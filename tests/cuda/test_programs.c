@@ -42,6 +42,11 @@ static program choose(uint64_t seed, bool verbose) {
     p.devices = 4;
   if (strcmp(p.mode, "meet") == 0)
     p.devices = 1;
+  if (device_count() == 1) {
+    p.devices = 1;
+    if (strcmp(p.mode, "spin") == 0)
+      p.mode = "meet";
+  }
   p.direct = strcmp(p.mode, "staged") != 0;
   p.graphs = colli_prng_below(&prng, 4) != 0;
   /* Where threads share a GPU, a call waits until other calls have begun. */
@@ -133,6 +138,7 @@ Test(programs, races) {
 }
 
 Test(programs, groups) {
+  DEVICE_NEEDS_FAKE("GPU_PEERS");
   cr_assert_eq(seeds_run("build/tests/cuda_test_programs --filter programs/groups", run_groups, 1,
                          extent_seeds(10, 12, 3, 300)),
                0);
