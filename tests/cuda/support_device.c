@@ -27,6 +27,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static colli_cu_module modules[MOST_DEVICES]; /* of kernels; made when they are needed */
 static device_gate *gates;                    /* MOST_GATES in pinned memory */
 static int ngates;                            /* how many are taken */
+static colli_cu_stream copies[MOST_DEVICES];  /* of a real driver */
 static char *views;                           /* what is left of pinned memory for views */
 static size_t views_left;
 
@@ -122,6 +123,17 @@ static void load(void) {
 
 static colli_cu_module module_here(void);
 
+/* This thread's device's stream for copies at once, in which nothing ever waits. */
+static colli_cu_stream copies_here(void) {
+  int device;
+  OK(driver.cuda.ctx_get_device(&device));
+  pthread_mutex_lock(&lock);
+  if (!copies[device])
+    copies[device] = use_stream(&driver);
+  pthread_mutex_unlock(&lock);
+  return copies[device];
+}
+
 /* What would wait for kernels that are under way is done before there are some. */
 static void prepare(void) {
   pthread_mutex_lock(&lock);
@@ -133,8 +145,10 @@ static void prepare(void) {
     gates = memset(memory, 0, MOST_GATES * sizeof(*gates));
   }
   pthread_mutex_unlock(&lock);
-  if (device_is_real())
+  if (device_is_real()) {
     (void)module_here();
+    (void)copies_here();
+  }
 }
 
 const colli_cuda *device_use(int device) {
@@ -219,23 +233,36 @@ void *device_place(const void *memory) {
   return use_place(&driver, (colli_cu_deviceptr)memory);
 }
 
+/* A real driver's copy, in a stream or at once. */
+static void copy_to(void *memory, const void *from, size_t bytes, colli_cu_stream stream) {
+  colli_cu_stream in = stream ? stream : copies_here();
+  if (bytes > 0)
+    OK(driver.cuda.memcpy_htod_async((colli_cu_deviceptr)memory, from, bytes, in));
+  if (!stream)
+    OK(driver.cuda.stream_synchronize(in));
+}
+
+static void copy_from(void *to, const void *memory, size_t bytes, colli_cu_stream stream) {
+  colli_cu_stream in = stream ? stream : copies_here();
+  if (bytes > 0)
+    OK(driver.cuda.memcpy_dtoh_async(to, (colli_cu_deviceptr)memory, bytes, in));
+  if (!stream)
+    OK(driver.cuda.stream_synchronize(in));
+}
+
 /* The fake does not copy: most of the time would go to its queues. */
 void device_write(void *memory, const void *from, size_t bytes) {
-  if (!device_is_real()) {
+  if (device_is_real())
+    copy_to(memory, from, bytes, NULL);
+  else
     memcpy(device_place(memory), from, bytes);
-  } else if (bytes > 0) {
-    OK(driver.cuda.memcpy_htod_async((colli_cu_deviceptr)memory, from, bytes, NULL));
-    OK(driver.cuda.stream_synchronize(NULL)); /* for which no other stream waits */
-  }
 }
 
 void device_read(void *to, const void *memory, size_t bytes) {
-  if (!device_is_real()) {
+  if (device_is_real())
+    copy_from(to, memory, bytes, NULL);
+  else
     memcpy(to, device_place(memory), bytes);
-  } else if (bytes > 0) {
-    OK(driver.cuda.memcpy_dtoh_async(to, (colli_cu_deviceptr)memory, bytes, NULL));
-    OK(driver.cuda.stream_synchronize(NULL));
-  }
 }
 
 /* Pinned memory for the process's life, as other memory of the tests on a real driver. */
@@ -260,15 +287,13 @@ device_view device_look(void *memory, size_t bytes) {
 }
 
 void device_push(const device_view *view, colli_cu_stream stream) {
-  if (device_is_real() && view->bytes > 0)
-    OK(driver.cuda.memcpy_htod_async((colli_cu_deviceptr)view->memory, view->seen, view->bytes,
-                                     stream));
+  if (device_is_real())
+    copy_to(view->memory, view->seen, view->bytes, stream);
 }
 
 void device_pull(const device_view *view, colli_cu_stream stream) {
-  if (device_is_real() && view->bytes > 0)
-    OK(driver.cuda.memcpy_dtoh_async(view->seen, (colli_cu_deviceptr)view->memory, view->bytes,
-                                     stream));
+  if (device_is_real())
+    copy_from(view->seen, view->memory, view->bytes, stream);
 }
 
 void device_fill(int32_t *vector, size_t count, int32_t value) {

@@ -84,7 +84,8 @@ bool device_has(const int32_t *vector, size_t count, int32_t value);
 
 /* Where functions of streams, which must not call the driver, have memory of a device: what they
  * wrote there is in the memory after a push in the stream, what they read there after a pull. On
- * the fake it is the memory. For as long as the process lives. */
+ * the fake it is the memory. Without a stream both are at once. For as long as the process lives.
+ */
 typedef struct device_view {
   void *memory;
   unsigned char *seen;

@@ -40,7 +40,7 @@ site *site_make(const site_plan *plan, int rank, int nranks, const site_place pl
 void site_free(site *it);
 
 /* Writes the input that belongs to `salt`, and to the other bytes what no result has: it is in the
- * buffers after a push in a stream. Functions of streams may call this. */
+ * buffers after a push, in a stream or (NULL) at once. Functions of streams may call this. */
 void site_fill(const site *it, uint64_t salt);
 void site_push(const site *it, void *stream);
 
