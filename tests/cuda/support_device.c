@@ -1,34 +1,24 @@
-/* support_device.c: memory and streams of (fake) GPUs. */
+/* support_device.c: the driver of (fake) GPUs, its devices and their memory. */
 #include "support_device.h"
 
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tests/gpu/driver/use.h"
+#include "support_device_inner.h"
 
 #define REAL_GPU "libcuda.so.1"
 
-enum { MOST_GATES = 4096, VIEWS_BYTES = 32 << 20 };
-
-/* A word that a kernel or a stream waits for, and the place of the kernel's result. */
-struct device_gate {
-  uint32_t word[2];
-};
+enum { VIEWS_BYTES = 32 << 20 };
 
 static use driver;
 static uint64_t (*held)(void), (*races)(void);
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static colli_cu_module modules[MOST_DEVICES]; /* of kernels; made when they are needed */
-static device_gate *gates;                    /* MOST_GATES in pinned memory */
-static int ngates;                            /* how many are taken */
-static colli_cu_stream copies[MOST_DEVICES];  /* of a real driver */
-static char *views;                           /* what is left of pinned memory for views */
+static char *views; /* what is left of pinned memory for views */
 static size_t views_left;
 
 /* A function of the fake driver that no real one has. */
@@ -93,70 +83,25 @@ void device_load(void) {
   find(handle, "fake_gpu_take_races", &races);
 }
 
-/* Streams of a real driver that the threads which made them have left. */
-typedef struct left_stream {
-  colli_cu_stream stream;
-  int device;
-  struct left_stream *next;
-} left_stream;
-static left_stream *left_streams;
-static pthread_key_t own_streams; /* a thread's left_stream list */
-
-static void leave_streams(void *list) {
-  pthread_mutex_lock(&lock);
-  for (left_stream *it = list, *next; it; it = next) {
-    next = it->next;
-    it->next = left_streams;
-    left_streams = it;
-  }
-  pthread_mutex_unlock(&lock);
-}
-
 static void load(void) {
   device_load();
-  CHECK(pthread_key_create(&own_streams, leave_streams) == 0);
   if (device_is_real())
     use_open(&driver, REAL_GPU);
   else
     use_load(&driver);
 }
 
-static colli_cu_module module_here(void);
-
-/* This thread's device's stream for copies at once, in which nothing ever waits. */
-static colli_cu_stream copies_here(void) {
-  int device;
-  OK(driver.cuda.ctx_get_device(&device));
-  pthread_mutex_lock(&lock);
-  if (!copies[device])
-    copies[device] = use_stream(&driver);
-  pthread_mutex_unlock(&lock);
-  return copies[device];
-}
-
-/* What would wait for kernels that are under way is done before there are some. */
-static void prepare(void) {
-  pthread_mutex_lock(&lock);
-  if (!gates) {
-    void *memory;
-    OK(driver.cuda.mem_host_alloc(&memory, MOST_GATES * sizeof(*gates),
-                                  COLLI_CU_MEMHOSTALLOC_PORTABLE |
-                                      COLLI_CU_MEMHOSTALLOC_DEVICEMAP));
-    gates = memset(memory, 0, MOST_GATES * sizeof(*gates));
-  }
-  pthread_mutex_unlock(&lock);
-  if (device_is_real()) {
-    (void)module_here();
-    (void)copies_here();
-  }
+use *device_driver(void) {
+  pthread_once(&once, load);
+  return &driver;
 }
 
 const colli_cuda *device_use(int device) {
   colli_cu_context context;
-  pthread_once(&once, load);
+  (void)device_driver();
   OK(driver.cuda.primary_ctx_retain(&context, device % device_count()));
   OK(driver.cuda.ctx_set_current(context));
-  prepare();
+  device_prepare();
   return &driver.cuda;
 }
 
@@ -172,7 +117,7 @@ static const struct {
 static int devices = 2;
 
 const char *device_mode(int i) {
-  if (i == MODE_SPIN && device_count() == 1)
+  if (i == MODE_SPIN && device_count() < MOST_DEVICES)
     return NULL;
   devices = modes[i].devices;
   setenv("COLL_GPU_MODE", modes[i].name, 1);
@@ -235,7 +180,7 @@ void *device_place(const void *memory) {
 
 /* A real driver's copy, in a stream or at once. */
 static void copy_to(void *memory, const void *from, size_t bytes, colli_cu_stream stream) {
-  colli_cu_stream in = stream ? stream : copies_here();
+  colli_cu_stream in = stream ? stream : device_copies();
   if (bytes > 0)
     OK(driver.cuda.memcpy_htod_async((colli_cu_deviceptr)memory, from, bytes, in));
   if (!stream)
@@ -243,7 +188,7 @@ static void copy_to(void *memory, const void *from, size_t bytes, colli_cu_strea
 }
 
 static void copy_from(void *to, const void *memory, size_t bytes, colli_cu_stream stream) {
-  colli_cu_stream in = stream ? stream : copies_here();
+  colli_cu_stream in = stream ? stream : device_copies();
   if (bytes > 0)
     OK(driver.cuda.memcpy_dtoh_async(to, (colli_cu_deviceptr)memory, bytes, in));
   if (!stream)
@@ -330,121 +275,8 @@ bool device_refused(const coll_comm *comm, coll_status got, coll_status want, co
   return false;
 }
 
-void device_await(colli_cu_stream stream) {
-  OK(driver.cuda.stream_synchronize(stream));
-}
-
 static void await(void *stream) {
   device_await(stream);
-}
-
-/* One that is left, or a new one. */
-static left_stream *find_stream(int device) {
-  left_stream **at, *it;
-  pthread_mutex_lock(&lock);
-  for (at = &left_streams; *at && (*at)->device != device;)
-    at = &(*at)->next;
-  it = *at;
-  if (it)
-    *at = it->next;
-  pthread_mutex_unlock(&lock);
-  if (it)
-    return it;
-  it = malloc(sizeof(*it));
-  *it = (left_stream){.stream = use_stream(&driver), .device = device};
-  return it;
-}
-
-/* A real driver has few queues, in which streams that wait would hold up others: it gets as few
- * streams as possible. */
-colli_cu_stream device_stream(void) {
-  int device;
-  if (!device_is_real())
-    return use_stream(&driver);
-  OK(driver.cuda.ctx_get_device(&device));
-  left_stream *it = find_stream(device);
-  it->next = pthread_getspecific(own_streams);
-  CHECK(pthread_setspecific(own_streams, it) == 0);
-  return it->stream;
-}
-
-void device_stream_give(colli_cu_stream stream) {
-  if (!device_is_real())
-    OK(driver.cuda.stream_destroy(stream));
-}
-
-void device_capture(colli_cu_stream stream) {
-  OK(driver.stream_begin_capture(stream, COLLI_CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
-}
-
-device_graph device_capture_end(colli_cu_stream stream) {
-  device_graph it;
-  OK(driver.stream_end_capture(stream, &it.graph));
-  OK(driver.graph_instantiate(&it.exec, it.graph, 0));
-  return it;
-}
-
-void device_launch(const device_graph *graph, colli_cu_stream stream) {
-  OK(driver.graph_launch(graph->exec, stream));
-}
-
-void device_graph_free(const device_graph *graph) {
-  OK(driver.graph_exec_destroy(graph->exec));
-  OK(driver.graph_destroy(graph->graph));
-}
-
-void device_follow(colli_cu_stream stream, colli_cu_stream other) {
-  colli_cu_event event;
-  OK(driver.cuda.event_create(&event, COLLI_CU_EVENT_DISABLE_TIMING));
-  OK(driver.cuda.event_record(event, other));
-  OK(driver.cuda.stream_wait_event(stream, event, 0));
-  OK(driver.cuda.event_destroy(event));
-}
-
-void device_call(colli_cu_stream stream, colli_cu_host_fn function, void *arg) {
-  OK(driver.cuda.launch_host_func(stream, function, arg));
-}
-
-/* The module of this thread's device. */
-static colli_cu_module module_here(void) {
-  int device;
-  OK(driver.cuda.ctx_get_device(&device));
-  pthread_mutex_lock(&lock);
-  if (!modules[device])
-    OK(driver.cuda.module_load(&modules[device], use_text, 0, NULL, NULL));
-  pthread_mutex_unlock(&lock);
-  return modules[device];
-}
-
-/* A closed gate, and its address on the device. */
-static device_gate *make_gate(uint64_t *at) {
-  pthread_mutex_lock(&lock);
-  CHECK(ngates < MOST_GATES);
-  device_gate *gate = &gates[ngates++];
-  pthread_mutex_unlock(&lock);
-  OK(driver.cuda.mem_host_get_device_pointer(at, gate, 0));
-  return gate;
-}
-
-/* Launches a kernel of one thread. */
-static void launch(const char *name, colli_cu_stream stream, void **arguments) {
-  const colli_cu_launch_config config = {.grid = {1, 1, 1}, .block = {1, 1, 1}, .stream = stream};
-  colli_cu_function function;
-  OK(driver.cuda.module_get_function(&function, module_here(), name));
-  OK(driver.cuda.launch_kernel(&config, function, arguments, NULL));
-}
-
-device_gate *device_hold(colli_cu_stream stream) {
-  uint64_t flag;
-  device_gate *gate = make_gate(&flag);
-  uint64_t out = flag + sizeof(uint32_t);
-  launch("spin", stream, (void *[]){&flag, &out});
-  return gate;
-}
-
-void device_break(colli_cu_stream stream) {
-  launch("stop", stream, NULL);
-  CHECK(driver.cuda.stream_synchronize(stream) != COLLI_CUDA_SUCCESS);
 }
 
 coll_status device_create(coll_comm *comm, coll_id *id, const coll_config *config,
@@ -461,17 +293,6 @@ coll_status device_create(coll_comm *comm, coll_id *id, const coll_config *confi
   if (status == COLL_OK)
     status = coll_barrier(comm);
   return status == COLL_OK ? coll_comm_create(created, id, nranks, rank, config) : status;
-}
-
-device_gate *device_stop(colli_cu_stream stream) {
-  uint64_t flag;
-  device_gate *gate = make_gate(&flag);
-  OK(driver.cuda.stream_wait_value_32(stream, flag, 1, COLLI_CU_STREAM_WAIT_VALUE_EQ));
-  return gate;
-}
-
-void device_open(device_gate *gate) {
-  __atomic_store_n(&gate->word[0], 1u, __ATOMIC_SEQ_CST);
 }
 
 /* Of LeakSanitizer, if it is there. */

@@ -42,10 +42,11 @@ static program choose(uint64_t seed, bool verbose) {
     p.devices = 4;
   if (strcmp(p.mode, "meet") == 0)
     p.devices = 1;
-  if (device_count() == 1) {
+  if (p.devices > device_count()) /* on a real driver */
+    p.devices = device_count();
+  if (strcmp(p.mode, "spin") == 0 && p.devices < p.nranks) {
+    p.mode = "meet";
     p.devices = 1;
-    if (strcmp(p.mode, "spin") == 0)
-      p.mode = "meet";
   }
   p.direct = strcmp(p.mode, "staged") != 0;
   p.graphs = colli_prng_below(&prng, 4) != 0;
