@@ -105,6 +105,14 @@ def verified(result):
         ["what", "mode", "ranks", "calls", "", "why"], rows)
 
 
+def tests(result):
+    """Which test programs passed."""
+    rows = [[one["name"], one["status"], str(one.get("tested", "-")), str(one.get("skipped", "-")), one["why"]]
+            for one in result["tests"]]
+    return ["## Tests", "", "Programs of `tests/cuda` with `TEST_GPU=real`; those that a real driver or one GPU cannot "
+            "serve are skipped.", ""] + table(["program", "", "tests", "skipped", "why"], rows) if rows else []
+
+
 def not_run(result):
     """What this run does not tell."""
     rows = [[step["part"], step["name"], step["status"], step["why"]] for step in result["steps"]
@@ -126,7 +134,7 @@ def write(result, path):
         lines += [SOFTWARE, ""]
     if not result["driver"]:
         lines += [f"**Nothing ran on a GPU**: {result['stopped']}", ""]
-    for part in (machine, floors, figures, probes, verified, not_run):
+    for part in (machine, floors, figures, probes, verified, tests, not_run):
         lines += part(result)
     with open(path, "w", encoding="utf-8") as file:
         file.write("\n".join(lines).rstrip() + "\n")

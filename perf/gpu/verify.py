@@ -1,5 +1,4 @@
 """verify.py: coll_perf's own verification of all collectives, types, operations and modes on GPU memory."""
-import glob
 import os
 import re
 
@@ -10,16 +9,6 @@ FEW = ["allreduce", "reduce_scatterv", "alltoall"]
 REDUCTIONS = ["allreduce", "reduce_scatterv", "scan"]
 SIZES, SIZES_SMALL = "4,128,4K,128K,4M", "4,1K"
 CALLS = {"stream": [], "graph": ["-G", "3"], "blocking": ["-z", "1"]}
-LEFT_OUT = ("they load the fake driver of tests/gpu and use its settings and its own functions (places in memory, "
-            "refusals, errors, races)")
-
-
-def left_out(root):
-    """The tests that cannot run on hardware."""
-    names = [os.path.relpath(path, root) for folder in ("cuda", "gpu")
-             for kind in ("test_*.c", "plain_*.c", "*.sh")
-             for path in glob.glob(os.path.join(root, "tests", folder, kind))]
-    return {"why": LEFT_OUT, "tests": sorted(names)}
 
 
 def one_gpu():

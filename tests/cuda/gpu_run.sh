@@ -38,11 +38,13 @@ for mode, how in ("meet", "threads"), ("ordered", "processes"), ("spin", "proces
     assert (long["of_nccl"] or 0) > 0 or mode != "spin", long
 assert run["nccl"]["version"] == 22809, run["nccl"]
 assert len(run["floors"]) == 4 and all(one["met"] is None and one["value"] for one in run["floors"]), run["floors"]
-assert "tests/cuda/test_calls.c" in run["tests_left_out"]["tests"], run["tests_left_out"]
+assert "tests/cuda/test_faults.c" in run["tests_left_out"]["tests"], run["tests_left_out"]
+assert "tests/cuda/test_graphs.c" not in run["tests_left_out"]["tests"], run["tests_left_out"]
+assert [one["status"] for one in run["tests"]] == ["passed"] * 2 and run["tests"][0]["passed"] == 2, run["tests"]
 assert "GPU" in run["topology"], run["topology"]
 END_PYTHON
 cp "$out/two/gpu.md" "$out/log"
-has "This is the software GPU" "Its times mean nothing" "not judged" "## Floors" "## All-reduce" "## Probes" "## Results" \
+has "This is the software GPU" "Its times mean nothing" "not judged" "## Floors" "## All-reduce" "## Probes" "## Results" "## Tests" \
   "NCCL 2.28.9 had a rank on each GPU" "cannot run on a real driver"
 
 # What fails is found: each part by itself, as a whole run takes seconds.
@@ -67,7 +69,7 @@ BUILD=$out refuse "no programs" "BUILD has no bin/coll_perf" "$run" --out "$out/
 # Failed and endless steps are recorded, and the others run. Ratios, floors and results are judged.
 PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$SOURCE/perf/gpu python3 - <<'END_PYTHON' || failed=1
 import os
-import figures, lost, page, steps, verify
+import figures, lost, page, steps, tests, verify
 run = steps.Steps(45, dict(os.environ))
 ends = [run.run("part", name, command, limit)[0] for name, command, limit in (
     ("fails", ["sh", "-c", "echo why >&2; echo 'libcoll [0] info: no' >&2; exit 3"], 9), ("endless", ["sleep", "100"], 1),
@@ -98,6 +100,9 @@ dead = "coll_perf: rank {}: COLL_ERR_PEER_LOST: rank 1 (host a, pid 2) is lost\n
 assert lost.problem(said + "\n" + dead.format(0) + dead.format(2), "meet", 3) is None
 assert "1 of 2" in lost.problem(said + "\n" + dead.format(0) * 2, "meet", 3)
 assert "instead of spin" in lost.problem(said + "\n" + dead.format(0) + dead.format(2), "spin", 3)
+assert tests.count("[SKIP] a::b: no\n[====] Synthesis: Tested: 4 | Passing: 3 | Failing: 1") == {
+    "tested": 4, "passed": 3, "skipped": 1}
+assert tests.count("killed") == {}
 assert page.size(8) == "8 B" and page.size(big) == "256 MiB" and page.number(None) == "-"
 END_PYTHON
 exit $failed

@@ -117,7 +117,7 @@ static int abort_streams(coll_comm *comm, int rank, int nranks, void *arg) {
 int main(void) {
   alarm(LIMIT_S);
   device_use(0);
-  for (int i = 0; device_mode(i); i++) {
+  EACH_MODE(i, 0, MODE_MEET) {
     scene s = {.meets = i == MODE_MEET};
     if (i == MODE_STAGED) /* so that calls have several parts */
       setenv("COLL_GPU_SLOT_BYTES", "16384", 1);

@@ -1,19 +1,25 @@
-/* support_device.c: memory and streams of the fake GPUs. */
+/* support_device.c: the driver of (fake) GPUs, its devices and their memory. */
 #include "support_device.h"
 
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
-#include "tests/gpu/driver/use.h"
+#include "support_device_inner.h"
+
+#define REAL_GPU "libcuda.so.1"
+
+enum { VIEWS_BYTES = 32 << 20 };
 
 static use driver;
 static uint64_t (*held)(void), (*races)(void);
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static colli_cu_module modules[MOST_DEVICES]; /* of kernels; made when they are needed */
+static char *views; /* what is left of pinned memory for views */
+static size_t views_left;
 
 /* A function of the fake driver that no real one has. */
 static void find(void *handle, const char *name, uint64_t (**function)(void)) {
@@ -22,7 +28,53 @@ static void find(void *handle, const char *name, uint64_t (**function)(void)) {
   memcpy(function, &symbol, sizeof(symbol));
 }
 
+bool device_is_real(void) {
+  const char *gpu = getenv("TEST_GPU");
+  CHECK(!gpu || strcmp(gpu, "real") == 0 || strcmp(gpu, "fake") == 0);
+  return gpu && strcmp(gpu, "real") == 0;
+}
+
+/* A real driver's GPUs. It is asked in a child: this process may fork ranks that initialise it. */
+static int ask_count(void) {
+  int status;
+  const pid_t child = fork();
+  if (child == 0) {
+    use u;
+    int count = 0;
+    use_open(&u, REAL_GPU);
+    _exit(u.cuda.device_get_count(&count) == COLLI_CUDA_SUCCESS ? count : 0);
+  }
+  CHECK(child > 0 && waitpid(child, &status, 0) == child);
+  CHECK(WIFEXITED(status) && WEXITSTATUS(status) > 0 /* there is a GPU */);
+  const int count = WEXITSTATUS(status);
+  return count < MOST_DEVICES ? count : MOST_DEVICES;
+}
+
+int device_count(void) {
+  static int count; /* of this process and those that it forks */
+  if (!device_is_real())
+    return MOST_DEVICES;
+  pthread_mutex_lock(&lock);
+  if (count == 0)
+    count = ask_count();
+  pthread_mutex_unlock(&lock);
+  return count;
+}
+
+/* As many queues as it can have: streams of threads that wait for each other must not share one. No
+ * kernel is loaded at its first launch, when others may be waiting for it. */
+static void load_real(void) {
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+  setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+  (void)device_count();
+  CHECK(dlopen(REAL_GPU, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE));
+}
+
 void device_load(void) {
+  if (device_is_real()) {
+    load_real();
+    return;
+  }
   setenv("GPU_DEVICES", "16", 0);
   setenv("GPU_HIDDEN", "1", 0);
   void *handle = dlopen(FAKE_GPU, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
@@ -33,14 +85,23 @@ void device_load(void) {
 
 static void load(void) {
   device_load();
-  use_load(&driver);
+  if (device_is_real())
+    use_open(&driver, REAL_GPU);
+  else
+    use_load(&driver);
+}
+
+use *device_driver(void) {
+  pthread_once(&once, load);
+  return &driver;
 }
 
 const colli_cuda *device_use(int device) {
   colli_cu_context context;
-  pthread_once(&once, load);
-  OK(driver.cuda.primary_ctx_retain(&context, device));
+  (void)device_driver();
+  OK(driver.cuda.primary_ctx_retain(&context, device % device_count()));
   OK(driver.cuda.ctx_set_current(context));
+  device_prepare();
   return &driver.cuda;
 }
 
@@ -56,7 +117,7 @@ static const struct {
 static int devices = 2;
 
 const char *device_mode(int i) {
-  if (i >= MODES)
+  if (i == MODE_SPIN && device_count() < MOST_DEVICES)
     return NULL;
   devices = modes[i].devices;
   setenv("COLL_GPU_MODE", modes[i].name, 1);
@@ -64,7 +125,7 @@ const char *device_mode(int i) {
 }
 
 int device_of_rank(int rank) {
-  return rank % devices;
+  return rank % devices % device_count();
 }
 
 coll_status device_share(coll_comm *comm) {
@@ -80,8 +141,11 @@ static void *take(size_t bytes) {
   return (void *)at;
 }
 
+/* A real driver gets it back with the process: it would wait for all that the GPU does, also for
+ * calls of other ranks that wait for this one. */
 static void give(void *memory) {
-  OK(driver.cuda.mem_free((colli_cu_deviceptr)memory));
+  if (!device_is_real())
+    OK(driver.cuda.mem_free((colli_cu_deviceptr)memory));
 }
 
 /* Memory of the device begins at a page. */
@@ -110,22 +174,95 @@ static void *take_far(size_t bytes) {
 }
 
 void *device_place(const void *memory) {
+  CHECK(!device_is_real());
   return use_place(&driver, (colli_cu_deviceptr)memory);
 }
 
-int32_t *device_vector(size_t count, int32_t value) {
-  int32_t *vector = take(count * sizeof(*vector)), *at = device_place(vector);
+/* A real driver's copy, in a stream or at once. */
+static void copy_to(void *memory, const void *from, size_t bytes, colli_cu_stream stream) {
+  colli_cu_stream in = stream ? stream : device_copies();
+  if (bytes > 0)
+    OK(driver.cuda.memcpy_htod_async((colli_cu_deviceptr)memory, from, bytes, in));
+  if (!stream)
+    OK(driver.cuda.stream_synchronize(in));
+}
+
+static void copy_from(void *to, const void *memory, size_t bytes, colli_cu_stream stream) {
+  colli_cu_stream in = stream ? stream : device_copies();
+  if (bytes > 0)
+    OK(driver.cuda.memcpy_dtoh_async(to, (colli_cu_deviceptr)memory, bytes, in));
+  if (!stream)
+    OK(driver.cuda.stream_synchronize(in));
+}
+
+/* The fake does not copy: most of the time would go to its queues. */
+void device_write(void *memory, const void *from, size_t bytes) {
+  if (device_is_real())
+    copy_to(memory, from, bytes, NULL);
+  else
+    memcpy(device_place(memory), from, bytes);
+}
+
+void device_read(void *to, const void *memory, size_t bytes) {
+  if (device_is_real())
+    copy_from(to, memory, bytes, NULL);
+  else
+    memcpy(to, device_place(memory), bytes);
+}
+
+/* Pinned memory for the process's life, as other memory of the tests on a real driver. */
+static void *take_view(size_t bytes) {
+  const size_t rounded = (bytes + 255) / 256 * 256;
+  void *memory;
+  pthread_mutex_lock(&lock);
+  if (views_left < rounded) {
+    views_left = rounded > VIEWS_BYTES ? rounded : VIEWS_BYTES;
+    OK(driver.cuda.mem_host_alloc(&memory, views_left, COLLI_CU_MEMHOSTALLOC_PORTABLE));
+    views = memory;
+  }
+  memory = views;
+  views += rounded;
+  views_left -= rounded;
+  pthread_mutex_unlock(&lock);
+  return memory;
+}
+
+device_view device_look(void *memory, size_t bytes) {
+  return (device_view){memory, device_is_real() ? take_view(bytes) : device_place(memory), bytes};
+}
+
+void device_push(const device_view *view, colli_cu_stream stream) {
+  if (device_is_real())
+    copy_to(view->memory, view->seen, view->bytes, stream);
+}
+
+void device_pull(const device_view *view, colli_cu_stream stream) {
+  if (device_is_real())
+    copy_from(view->seen, view->memory, view->bytes, stream);
+}
+
+void device_fill(int32_t *vector, size_t count, int32_t value) {
+  int32_t *values = malloc(count * sizeof(*values) + 1);
   for (size_t i = 0; i < count; i++)
-    at[i] = value;
+    values[i] = value;
+  device_write(vector, values, count * sizeof(*values));
+  free(values);
+}
+
+int32_t *device_vector(size_t count, int32_t value) {
+  int32_t *vector = take(count * sizeof(*vector));
+  device_fill(vector, count, value);
   return vector;
 }
 
 bool device_has(const int32_t *vector, size_t count, int32_t value) {
-  const int32_t *at = device_place(vector);
-  for (size_t i = 0; i < count; i++)
-    if (at[i] != value)
-      return false;
-  return true;
+  int32_t *values = malloc(count * sizeof(*values) + 1);
+  size_t right = 0;
+  device_read(values, vector, count * sizeof(*values));
+  while (right < count && values[right] == value)
+    right++;
+  free(values);
+  return right == count;
 }
 
 bool device_refused(const coll_comm *comm, coll_status got, coll_status want, const char *words) {
@@ -138,101 +275,8 @@ bool device_refused(const coll_comm *comm, coll_status got, coll_status want, co
   return false;
 }
 
-/* Not by copies of the driver: most of the time would go to its queues. */
-static void write_to(void *memory, const void *from, size_t bytes) {
-  memcpy(device_place(memory), from, bytes);
-}
-
-static void read_from(void *to, const void *memory, size_t bytes) {
-  memcpy(to, device_place(memory), bytes);
-}
-
-void device_await(colli_cu_stream stream) {
-  OK(driver.cuda.stream_synchronize(stream));
-}
-
 static void await(void *stream) {
   device_await(stream);
-}
-
-colli_cu_stream device_stream(void) {
-  return use_stream(&driver);
-}
-
-void device_capture(colli_cu_stream stream) {
-  OK(driver.stream_begin_capture(stream, COLLI_CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
-}
-
-device_graph device_capture_end(colli_cu_stream stream) {
-  device_graph it;
-  OK(driver.stream_end_capture(stream, &it.graph));
-  OK(driver.graph_instantiate(&it.exec, it.graph, 0));
-  return it;
-}
-
-void device_launch(const device_graph *graph, colli_cu_stream stream) {
-  OK(driver.graph_launch(graph->exec, stream));
-}
-
-void device_graph_free(const device_graph *graph) {
-  OK(driver.graph_exec_destroy(graph->exec));
-  OK(driver.graph_destroy(graph->graph));
-}
-
-void device_follow(colli_cu_stream stream, colli_cu_stream other) {
-  colli_cu_event event;
-  OK(driver.cuda.event_create(&event, COLLI_CU_EVENT_DISABLE_TIMING));
-  OK(driver.cuda.event_record(event, other));
-  OK(driver.cuda.stream_wait_event(stream, event, 0));
-  OK(driver.cuda.event_destroy(event));
-}
-
-void device_call(colli_cu_stream stream, colli_cu_host_fn function, void *arg) {
-  OK(driver.cuda.launch_host_func(stream, function, arg));
-}
-
-/* The module of this thread's device. */
-static colli_cu_module module_here(void) {
-  int device;
-  OK(driver.cuda.ctx_get_device(&device));
-  pthread_mutex_lock(&lock);
-  if (!modules[device])
-    OK(driver.cuda.module_load(&modules[device], use_text, 0, NULL, NULL));
-  pthread_mutex_unlock(&lock);
-  return modules[device];
-}
-
-/* A word of device memory that a kernel reads, and the place of its result. */
-struct device_gate {
-  uint32_t word[2];
-};
-
-/* A closed gate at an address of the device. */
-static device_gate *make_gate(uint64_t *at) {
-  void *memory = take(sizeof(device_gate));
-  *at = (colli_cu_deviceptr)memory;
-  return memset(device_place(memory), 0, sizeof(device_gate));
-}
-
-/* Launches a kernel of one thread. */
-static void launch(const char *name, colli_cu_stream stream, void **arguments) {
-  const colli_cu_launch_config config = {.grid = {1, 1, 1}, .block = {1, 1, 1}, .stream = stream};
-  colli_cu_function function;
-  OK(driver.cuda.module_get_function(&function, module_here(), name));
-  OK(driver.cuda.launch_kernel(&config, function, arguments, NULL));
-}
-
-device_gate *device_hold(colli_cu_stream stream) {
-  uint64_t flag;
-  device_gate *gate = make_gate(&flag);
-  uint64_t out = flag + sizeof(uint32_t);
-  launch("spin", stream, (void *[]){&flag, &out});
-  return gate;
-}
-
-void device_break(colli_cu_stream stream) {
-  launch("stop", stream, NULL);
-  CHECK(driver.cuda.stream_synchronize(stream) != COLLI_CUDA_SUCCESS);
 }
 
 coll_status device_create(coll_comm *comm, coll_id *id, const coll_config *config,
@@ -251,17 +295,6 @@ coll_status device_create(coll_comm *comm, coll_id *id, const coll_config *confi
   return status == COLL_OK ? coll_comm_create(created, id, nranks, rank, config) : status;
 }
 
-device_gate *device_stop(colli_cu_stream stream) {
-  uint64_t flag;
-  device_gate *gate = make_gate(&flag);
-  OK(driver.cuda.stream_wait_value_32(stream, flag, 1, COLLI_CU_STREAM_WAIT_VALUE_EQ));
-  return gate;
-}
-
-void device_open(device_gate *gate) {
-  __atomic_store_n(&gate->word[0], 1u, __ATOMIC_SEQ_CST);
-}
-
 /* Of LeakSanitizer, if it is there. */
 void __lsan_disable(void) __attribute__((weak));
 
@@ -271,13 +304,13 @@ void device_may_leak(void) {
 }
 
 uint64_t device_take_races(void) {
-  return races();
+  return device_is_real() ? 0 : races();
 }
 
 uint64_t device_held(void) {
-  return held();
+  return device_is_real() ? 0 : held();
 }
 
-const case_device device_memory = {take, give, write_to, read_from, await};
-const case_device device_odd_memory = {take_odd, give_odd, write_to, read_from, await};
-const case_device device_far_memory = {take_far, give, write_to, read_from, await};
+const case_device device_memory = {take, give, device_write, device_read, await};
+const case_device device_odd_memory = {take_odd, give_odd, device_write, device_read, await};
+const case_device device_far_memory = {take_far, give, device_write, device_read, await};

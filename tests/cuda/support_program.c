@@ -168,6 +168,28 @@ static void check(void *arg) {
     atomic_fetch_add(&u->w->wrong, 1);
 }
 
+/* Both at once. */
+static void fill_now(const turn *u) {
+  fill((void *)(uintptr_t)u);
+  site_push(u->site, NULL);
+}
+
+static void check_now(const turn *u) {
+  site_pull(u->site, NULL);
+  check((void *)(uintptr_t)u);
+}
+
+/* In a stream. */
+static void fill_in(const worker *w, int lane, turn *u) {
+  device_call(w->lanes[lane], fill, u);
+  site_push(u->site, w->lanes[lane]);
+}
+
+static void check_in(const worker *w, int lane, turn *u) {
+  site_pull(u->site, w->lanes[lane]);
+  device_call(w->lanes[lane], check, u);
+}
+
 /* Gives a call new data. */
 static turn *new_turn(worker *w, site *s, bool once) {
   turn *u = malloc(sizeof(*u));
@@ -180,7 +202,7 @@ static void forget(worker *w) {
   for (turn *u = w->turns, *next; u; u = next) {
     next = u->next;
     if (u->once) {
-      check(u);
+      check_now(u);
       site_free(u->site);
     }
     free(u);
@@ -223,9 +245,9 @@ static int step_stream(worker *w) {
     const site_plan plan = any_plan(w);
     turns[i] = new_turn(w, any_site(w, &plan), true);
     if (own(w, 2))
-      fill(turns[i]);
+      fill_now(turns[i]);
     else
-      device_call(w->lanes[lane], fill, turns[i]);
+      fill_in(w, lane, turns[i]);
   }
   return call_all(w, turns, count, CASE_STREAMED, w->lanes[lane]);
 }
@@ -243,7 +265,7 @@ static int step_host(worker *w) {
   w->launched = false;
   for (int i = 0; i < count; i++) {
     const site_plan plan = any_plan(w);
-    fill(turns[i] = new_turn(w, any_site(w, &plan), true));
+    fill_now(turns[i] = new_turn(w, any_site(w, &plan), true));
   }
   return call_all(w, turns, count, form, NULL);
 }
@@ -319,7 +341,7 @@ static void ready_graph(worker *w, graph *g, turn **turns) {
     device_follow(w->lanes[lane], w->lanes[g->lane]);
   g->lane = lane;
   for (int i = 0; i < g->count; i++)
-    device_call(w->lanes[lane], fill, turns[i] = new_turn(w, g->sites[i], false));
+    fill_in(w, lane, turns[i] = new_turn(w, g->sites[i], false));
 }
 
 /* Launches some graphs, one directly after the other. */
@@ -340,7 +362,7 @@ static int step_launch(worker *w) {
   for (int i = 0; i < count; i++) {
     const graph *g = &w->graphs[(first + i) % GRAPHS];
     for (int k = 0; k < g->count; k++)
-      device_call(w->lanes[g->lane], check, turns[i][k]);
+      check_in(w, g->lane, turns[i][k]);
   }
   if (last && last->meets && any(w, 2))
     leap(w);

@@ -25,9 +25,9 @@ struct site {
   arena *registered;
   size_t bytes; /* of a buffer, with guards */
   void *base[2];
-  unsigned char *seen[2]; /* where the test sees them */
-  size_t send, recv;      /* where input and result begin there; */
-  int recv_base;          /* the result's buffer */
+  device_view view[2]; /* of them */
+  size_t send, recv;   /* where input and result begin there; */
+  int recv_base;       /* the result's buffer */
 };
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
@@ -118,7 +118,8 @@ static void take_buffer(site *it, int i, site_place place) {
     it->base[i] = malloc(it->bytes);
   else if (it->place[i] != SITE_REGISTERED)
     it->base[i] = device_of(place)->take(it->bytes);
-  it->seen[i] = it->place[i] == SITE_ON_HOST ? it->base[i] : device_place(it->base[i]);
+  it->view[i] = it->place[i] == SITE_ON_HOST ? (device_view){NULL, it->base[i], it->bytes}
+                                             : device_look(it->base[i], it->bytes);
 }
 
 site *site_make(const site_plan *plan, int rank, int nranks, const site_place places[2],
@@ -165,14 +166,26 @@ void site_fill(const site *it, uint64_t salt) {
   const int op = reduces(it) ? (int)it->plan.op : -1;
   const case_coll coll = it->plan.coll;
   const bool from_root = coll == CASE_BROADCAST || coll == CASE_SCATTER || coll == CASE_SCATTERV;
-  memset(it->seen[0], NOTHING, it->bytes);
-  memset(it->seen[1], NOTHING, it->bytes);
+  memset(it->view[0].seen, NOTHING, it->bytes);
+  memset(it->view[1].seen, NOTHING, it->bytes);
   if (from_root && it->rank != it->plan.root)
     return;
   for (int b = 0; b < it->in.count; b++)
     for (size_t i = 0; i < it->in.length[b]; i++)
-      number_input(it->seen[0] + it->send + (it->in.first[b] + i) * it->elem, it->plan.type, op,
-                   it->rank, number_of(b, i), salt);
+      number_input(it->view[0].seen + it->send + (it->in.first[b] + i) * it->elem, it->plan.type,
+                   op, it->rank, number_of(b, i), salt);
+}
+
+void site_push(const site *it, void *stream) {
+  for (int i = 0; i < 2; i++)
+    if (it->place[i] != SITE_ON_HOST)
+      device_push(&it->view[i], stream);
+}
+
+void site_pull(const site *it, void *stream) {
+  for (int i = 0; i < 2; i++)
+    if (it->place[i] != SITE_ON_HOST)
+      device_pull(&it->view[i], stream);
 }
 
 /* Element i of block b of the result. */
@@ -207,9 +220,10 @@ static bool untouched(const unsigned char *at, size_t bytes) {
 
 /* Whether nothing was written beside the result. */
 static bool is_intact(const site *it) {
-  const unsigned char *at = it->seen[1];
+  const unsigned char *at = it->view[1].seen;
   for (int i = 0; i < 2; i++)
-    if (!untouched(it->seen[i], GUARD) || !untouched(it->seen[i] + it->bytes - GUARD, GUARD))
+    if (!untouched(it->view[i].seen, GUARD) ||
+        !untouched(it->view[i].seen + it->bytes - GUARD, GUARD))
       return false;
   if (it->recv_base == 0 || !gets(it))
     return untouched(at, it->bytes);
@@ -229,7 +243,7 @@ bool site_check(const site *it, uint64_t salt) {
       unsigned char want[32];
       const size_t at = it->recv + (it->out.first[b] + i) * it->elem;
       expect(it, salt, b, i, want);
-      wrong += memcmp(it->seen[it->recv_base] + at, want, it->elem) != 0;
+      wrong += memcmp(it->view[it->recv_base].seen + at, want, it->elem) != 0;
     }
   const bool whole = is_intact(it);
   if (wrong > 0 || !whole)

@@ -39,11 +39,14 @@ site *site_make(const site_plan *plan, int rank, int nranks, const site_place pl
                 arena *registered);
 void site_free(site *it);
 
-/* Writes the input that belongs to `salt`, and to the other bytes what no result has. */
+/* Writes the input that belongs to `salt`, and to the other bytes what no result has: it is in the
+ * buffers after a push, in a stream or (NULL) at once. Functions of streams may call this. */
 void site_fill(const site *it, uint64_t salt);
+void site_push(const site *it, void *stream);
 
-/* Whether the result is that of the inputs of `salt`, and nothing else was written; says what is
- * wrong. */
+/* After a pull: whether the result is that of the inputs of `salt`, and nothing else was written;
+ * says what is wrong. Functions of streams may call this. */
+void site_pull(const site *it, void *stream);
 bool site_check(const site *it, uint64_t salt);
 
 /* Makes the call: CASE_BLOCKING, CASE_GROUPED, CASE_NONBLOCKING, or CASE_STREAMED. */

@@ -36,14 +36,29 @@ void virtual_give(const colli_cuda *cuda, const virtual_memory *memory) {
   OK(cuda->mem_address_free((colli_cu_deviceptr)memory->at, memory->bytes));
 }
 
+/* How many of the elements from `at` on surely lie in one allocation. */
+static size_t in_one(const int32_t *at, size_t count) {
+  const size_t most =
+      (VIRTUAL_GRANULE - (uintptr_t)at % VIRTUAL_GRANULE + sizeof(*at) - 1) / sizeof(*at);
+  return count < most ? count : most;
+}
+
 void virtual_fill(void *at, size_t count, int32_t value) {
-  for (size_t i = 0; i < count; i++)
-    *(int32_t *)device_place((int32_t *)at + i) = value;
+  for (int32_t *it = at; count > 0;) {
+    const size_t some = in_one(it, count);
+    device_fill(it, some, value);
+    it += some;
+    count -= some;
+  }
 }
 
 bool virtual_has(void *at, size_t count, int32_t value) {
-  for (size_t i = 0; i < count; i++)
-    if (*(int32_t *)device_place((int32_t *)at + i) != value)
+  for (const int32_t *it = at; count > 0;) {
+    const size_t some = in_one(it, count);
+    if (!device_has(it, some, value))
       return false;
+    it += some;
+    count -= some;
+  }
   return true;
 }

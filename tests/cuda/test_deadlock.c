@@ -43,6 +43,6 @@ Test(deadlock, streams_wait_for_each_other) {
   device_use(0);
   /* With MEET the host does not know whether streams come: this would be an error of the program.
    */
-  for (int i = 0; i < MODE_MEET; i++)
+  EACH_MODE(i, 0, MODE_MEET - 1)
     cr_assert_eq(run_threads(2, NULL, wait_for_each_other, NULL), 0, "%s", device_mode(i));
 }

@@ -92,7 +92,8 @@ static int compare(pair *p, int rank, kind what, coll_type type, coll_op op, boo
   RANK_OK(coll_comm_async_error(p->direct));
   comm = p->host;
   RANK_OK(reduce(what, p->host_in, p->host_out, type, op, p->host, NULL));
-  if (memcmp(device_place(p->out), p->host_out, bytes) == 0)
+  device_read(p->host_in, p->out, bytes);
+  if (memcmp(p->host_in, p->host_out, bytes) == 0)
     return 0;
   fprintf(stderr, "rank %d: kind %d, type %d, op %d: other bits\n", rank, what, type, (int)op);
   return 1;
@@ -141,9 +142,9 @@ static void run(setting s) {
   device_use(0);
   for (int k = 0; k < 4 * (MOST_RANKS - 1); k += stride) {
     const int mode = MODE_ORDERED + k % 4, nranks = 2 + k / 4;
-    device_mode(mode);
-    cr_assert_eq(run_threads(nranks, &config, compare_all, &s), 0, "%d ranks, mode %d", nranks,
-                 mode);
+    if (device_mode(mode))
+      cr_assert_eq(run_threads(nranks, &config, compare_all, &s), 0, "%d ranks, mode %d", nranks,
+                   mode);
   }
 }
 

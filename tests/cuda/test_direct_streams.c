@@ -21,8 +21,8 @@ typedef enum kind { ALLREDUCE, SCAN, BROADCAST, ALLGATHER, REDUCE_SCATTER, ALLTO
 /* A stream of a rank, with memory and graphs of its own. */
 typedef struct lane {
   colli_cu_stream stream;
-  uint32_t *in, *out;             /* MOST_RANKS blocks each */
-  uint32_t *in_place, *out_place; /* where the test sees them */
+  uint32_t *in, *out; /* MOST_RANKS blocks each */
+  device_view in_view, out_view;
   device_graph graph[GRAPHS];
 } lane;
 
@@ -79,18 +79,20 @@ static uint32_t result(const step *s, int b, size_t i) {
 static void write_input(void *arg) {
   const step *s = arg;
   const size_t blocks = s->what >= REDUCE_SCATTER ? (size_t)s->w->nranks : 1;
+  uint32_t *seen = (uint32_t *)(void *)s->at->in_view.seen;
   for (size_t i = 0; i < blocks * s->count; i++)
-    s->at->in_place[i] = input(s, s->w->rank, i);
+    seen[i] = input(s, s->w->rank, i);
 }
 
 /* Checks the result, in the stream. */
 static void check_result(void *arg) {
   const step *s = arg;
   const int blocks = s->what == ALLGATHER || s->what == ALLTOALL ? s->w->nranks : 1;
+  const uint32_t *seen = (const uint32_t *)(const void *)s->at->out_view.seen;
   size_t wrong = 0;
   for (int b = 0; b < blocks; b++)
     for (size_t i = 0; i < s->count; i++)
-      wrong += s->at->out_place[(size_t)b * s->count + i] != result(s, b, i);
+      wrong += seen[(size_t)b * s->count + i] != result(s, b, i);
   if (wrong > 0)
     fprintf(stderr, "rank %d: step %u, kind %d: %zu wrong\n", s->w->rank, s->number, s->what,
             wrong);
@@ -159,8 +161,8 @@ static int begin(worker *w, coll_comm *comm, int rank, int nranks, bool graphs, 
     at->stream = device_stream();
     at->in = device_memory.take(bytes);
     at->out = device_memory.take(bytes);
-    at->in_place = device_place(at->in);
-    at->out_place = device_place(at->out);
+    at->in_view = device_look(at->in, bytes);
+    at->out_view = device_look(at->out, bytes);
   }
   return graphs ? make_graphs(w) : 0;
 }
@@ -192,10 +194,12 @@ static int go_on(worker *w) {
   if (w->last && (launches || w->launched))
     device_follow(at->stream, w->last->stream);
   device_call(at->stream, write_input, s);
+  device_push(&at->in_view, at->stream);
   if (launches)
     device_launch(&at->graph[graph], at->stream);
   else
     RANK_OK(call(s));
+  device_pull(&at->out_view, at->stream);
   device_call(at->stream, check_result, s);
   w->last = at;
   w->launched = launches;
@@ -263,7 +267,7 @@ static void run(rank_fn fn, bool graphs, int last) {
   const int seeds = extent(2, 5, 1);
   setenv("COLL_GPU_SLOT_BYTES", "4096", 1);
   device_use(0);
-  for (int mode = 0; mode <= last && device_mode(mode); mode++)
+  EACH_MODE(mode, 0, last)
     for (int seed = 1; seed <= (mode ? seeds : 1); seed++) {
       plan p = {(uint64_t)seed, graphs};
       const int nranks = 2 + (seed + mode) % (MOST_RANKS - 1);

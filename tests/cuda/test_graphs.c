@@ -62,7 +62,7 @@ static int end(work *w, int rank) {
   device_memory.give(w->in);
   device_memory.give(w->out);
   device_memory.give(w->all);
-  CUDA_OK(w->cuda->stream_destroy(w->stream));
+  device_stream_give(w->stream);
   return 0;
 }
 
@@ -127,7 +127,7 @@ static int launch_between_calls(coll_comm *comm, int rank, int nranks, void *arg
 
 Test(graphs, launched_between_calls) {
   device_use(0);
-  for (int i = 0; device_mode(i); i++)
+  EACH_MODE(i, 0, MODE_MEET)
     for (int nranks = 1; nranks <= 5; nranks++)
       cr_assert_eq(run_threads(nranks, NULL, launch_between_calls, NULL), 0, "%d ranks, %s", nranks,
                    device_mode(i));
@@ -159,6 +159,6 @@ static int launch_many(coll_comm *comm, int rank, int nranks, void *arg) {
 Test(graphs, launched_many_times) {
   device_use(0);
   device_may_leak();
-  for (int i = 0; device_mode(i); i++)
+  EACH_MODE(i, 0, MODE_MEET)
     cr_assert_eq(run_threads(3, NULL, launch_many, NULL), 0, "%s", device_mode(i));
 }

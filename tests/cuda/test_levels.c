@@ -112,11 +112,12 @@ static int run_calls(coll_comm *comm, int rank, int nranks, void *arg) {
 }
 
 Test(levels, calls) {
+  DEVICE_NEEDS_FAKE("GPU_PEERS");
   const unsigned stride = (unsigned)extent(127, 61, 263);
   setenv("COLL_GPU_SLOT_BYTES", "4096", 1);
   levels_peers();
   device_use(0);
-  for (int mode = MODE_ORDERED; device_mode(mode); mode++)
+  EACH_MODE(mode, MODE_ORDERED, MODE_MEET)
     for (int i = 0; i < SHAPES; i++) {
       scene s = {shapes[i], mode, stride, (unsigned)(29 * i + 17 * mode) % stride};
       cr_assert_eq(run_threads(s.shape.ngroups * s.shape.size, NULL, run_calls, &s), 0,
@@ -147,6 +148,7 @@ static int run_long(coll_comm *comm, int rank, int nranks, void *arg) {
 }
 
 Test(levels, long_calls) {
+  DEVICE_NEEDS_FAKE("GPU_PEERS");
   scene s = {{2, 2, true}, MODE_ORDERED, 1, 0};
   levels_peers();
   device_use(0);
@@ -208,6 +210,7 @@ static int launch_in_turn(coll_comm *comm, int rank, int nranks, void *arg) {
 }
 
 Test(levels, order) {
+  DEVICE_NEEDS_FAKE("GPU_PEERS");
   setenv("COLL_GPU_SLOT_BYTES", "4096", 1);
   levels_peers();
   device_use(0);
@@ -265,6 +268,7 @@ static int count_copies(coll_comm *comm, int rank, int nranks, void *arg) {
 }
 
 Test(levels, copies) {
+  DEVICE_NEEDS_FAKE("GPU_PEERS");
   setenv("COLL_GPU_SLOT_BYTES", "4096", 1);
   levels_peers();
   device_use(0);
@@ -307,6 +311,7 @@ static int use_refused(coll_comm *comm, int rank, int nranks, void *arg) {
 }
 
 Test(levels, refused) {
+  DEVICE_NEEDS_FAKE("GPU_PEERS");
   setenv("COLL_GPU_SLOT_BYTES", "4096", 1);
   levels_peers();
   device_use(0);
@@ -328,6 +333,7 @@ static int sum_in_order(coll_comm *comm, int rank, int nranks, void *arg) {
 }
 
 Test(levels, deterministic) {
+  DEVICE_NEEDS_FAKE("GPU_PEERS");
   scene s = {{2, 2, false}, MODE_ORDERED, 1, 0};
   coll_config config = COLL_CONFIG_INIT;
   setenv("COLL_GPU_SLOT_BYTES", "4096", 1);
@@ -353,10 +359,11 @@ static int use_and_destroy(coll_comm *comm, int rank, int nranks, void *arg) {
 }
 
 Test(levels, destroyed) {
+  DEVICE_NEEDS_FAKE("GPU_PEERS");
   setenv("COLL_GPU_SLOT_BYTES", "4096", 1);
   levels_peers();
   device_use(0);
-  for (int mode = MODE_ORDERED; device_mode(mode); mode++) {
+  EACH_MODE(mode, MODE_ORDERED, MODE_MEET) {
     scene s = {{2, 2, false}, mode, 1, 0};
     const uint64_t before = device_held();
     cr_expect_eq(run_threads(4, NULL, use_and_destroy, &s), 0, "mode %d", mode);

@@ -189,6 +189,7 @@ static void load(void) {
 }
 
 Test(levels_lost, killed) {
+  DEVICE_NEEDS_FAKE("GPU_PEERS");
   load();
   for (int i = 0; i < extent(4, 8, 2); i++)
     run_scene(KILLED, i % 2 ? MODE_SPIN : MODE_ORDERED, (i + 1) % RANKS, i / 2 % 2,
@@ -196,12 +197,14 @@ Test(levels_lost, killed) {
 }
 
 Test(levels_lost, frozen) {
+  DEVICE_NEEDS_FAKE("GPU_PEERS");
   load();
   for (int i = 0; i < extent(2, 4, 2); i++)
     run_scene(FROZEN, i % 2 ? MODE_ORDERED : MODE_SPIN, 1 + i % 2 * 2, i % 2, COLL_ERR_TIMEOUT);
 }
 
 Test(levels_lost, aborted) {
+  DEVICE_NEEDS_FAKE("GPU_PEERS");
   load();
   run_scene(ABORTED, MODE_SPIN, 2, false, COLL_ERR_ABORTED);
   run_scene(ABORTED, MODE_ORDERED, 0, true, COLL_ERR_ABORTED);
@@ -209,6 +212,7 @@ Test(levels_lost, aborted) {
 }
 
 Test(levels_lost, mismatched) {
+  DEVICE_NEEDS_FAKE("GPU_PEERS");
   load();
   for (fault what = OTHER_COUNT; what < FAULTS; what++)
     run_scene(what, what % 2 ? MODE_SPIN : MODE_ORDERED, 1 + (int)what % 3, false,
@@ -248,10 +252,11 @@ static int wait_for_call(coll_comm *comm, int rank, int nranks, void *arg) {
 }
 
 Test(levels_lost, threads) {
+  DEVICE_NEEDS_FAKE("GPU_PEERS");
   load();
   device_use(0);
   device_may_leak();
-  for (int mode = MODE_ORDERED; device_mode(mode); mode++)
+  EACH_MODE(mode, MODE_ORDERED, MODE_MEET)
     for (fault what = ABORTED; what < FAULTS; what++) {
       scene s = {.fault = what, .shape = {2, 2, false}, .mode = mode, .victim = 3};
       if (what == REVOKED)

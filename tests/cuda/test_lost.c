@@ -59,7 +59,7 @@ static coll_status wait_on_host(coll_comm *comm, scene *s) {
 /* Several operations wait in several streams. */
 static int wait_in_streams(coll_comm *comm, int rank, scene *s, coll_status *status) {
   const size_t bytes = COUNT * sizeof(float);
-  const colli_cuda *cuda = device_use(device_of_rank(rank));
+  device_use(device_of_rank(rank));
   colli_cu_stream streams[STREAMS];
   char *buf[STREAMS];
   for (int i = 0; i < STREAMS; i++) {
@@ -79,7 +79,7 @@ static int wait_in_streams(coll_comm *comm, int rank, scene *s, coll_status *sta
   RANK_CHECK(coll_barrier(comm) == *status && coll_comm_async_error(comm) == *status);
   for (int i = 0; i < STREAMS; i++) {
     device_memory.give(buf[i]);
-    RANK_CHECK(cuda->stream_destroy(streams[i]) == COLLI_CUDA_SUCCESS);
+    device_stream_give(streams[i]);
   }
   return 0;
 }
@@ -117,7 +117,7 @@ static int run_rank(coll_comm *comm, int rank, int nranks, void *arg) {
   RANK_CHECK((mine->direct != NULL) == (s->mode != MODE_STAGED));
   const int result = play(mine, rank, s);
   RANK_CHECK(coll_comm_destroy(&mine) == COLL_OK);
-  RANK_CHECK(device_held() == before + (s->mode != MODE_STAGED));
+  RANK_CHECK(device_is_real() || device_held() == before + (s->mode != MODE_STAGED));
   return result;
 }
 
@@ -170,7 +170,8 @@ static void compare(const char *transport, fault what, coll_status status) {
   static const int modes[] = {MODE_SPIN, MODE_ORDERED, MODE_STAGED};
   const scene *host = run_scene(transport, what, MODE_ORDERED, true);
   for (int i = 0; i < (strcmp(transport, "tcp") == 0 ? 1 : extent(2, 3, 2)); i++)
-    compare_scenes(transport, run_scene(transport, what, modes[i], false), host, status);
+    if (device_mode(modes[i]))
+      compare_scenes(transport, run_scene(transport, what, modes[i], false), host, status);
 }
 
 static void compare_both(fault what, coll_status status) {
@@ -239,7 +240,7 @@ static int meet_in_vain(coll_comm *comm, int rank, int nranks, void *arg) {
 static void run_threads_in_vain(fault what) {
   device_use(0);
   device_may_leak();
-  for (int i = MODE_ORDERED; device_mode(i); i++) {
+  EACH_MODE(i, MODE_ORDERED, MODE_MEET) {
     scene s = {.fault = what, .mode = i};
     cr_expect_eq(run_threads(RANKS, NULL, meet_in_vain, &s), 0, "mode %d", i);
   }

@@ -92,7 +92,7 @@ static int call_later(coll_comm *comm, int rank, int nranks, const scene *s, int
     for (int i = 0; i < COUNT; i++)
       host[i] = 10;
     RANK_OK(coll_allreduce(host, host, COUNT, COLL_INT32, COLL_SUM, comm));
-    memcpy(device_place(to), host, sizeof(host));
+    device_write(to, host, sizeof(host));
     break;
   case MESSAGE:
     RANK_CHECK(send_around(comm, rank, nranks, from, to) == 0);
@@ -154,7 +154,7 @@ static int overtake(coll_comm *comm, int rank, int nranks, void *arg) {
 
 Test(order, later_calls_wait) {
   device_use(0);
-  for (int i = 0; device_mode(i); i++)
+  EACH_MODE(i, 0, MODE_MEET)
     for (int what = 0; what < LATERS; what++) {
       scene s = {.what = (later)what, .meets = i == MODE_MEET};
       cr_expect_eq(run_threads(3, NULL, overtake, &s), 0, "later call %d, %s", what,
@@ -219,7 +219,7 @@ static int cross(coll_comm *comm, int rank, int nranks, void *arg) {
 
 Test(order, elsewhere) {
   device_use(0);
-  for (int i = 0; device_mode(i); i++) {
+  EACH_MODE(i, 0, MODE_MEET) {
     cr_expect_eq(run_threads(3, NULL, go_on_elsewhere, NULL), 0, "%s", device_mode(i));
     if (i != MODE_MEET) /* there these calls would wait for each other */
       cr_expect_eq(run_threads(2, NULL, cross, NULL), 0, "%s", device_mode(i));
@@ -267,7 +267,7 @@ static int never(coll_comm *comm, int rank, int nranks, void *arg) {
 Test(order, never) {
   device_use(0);
   device_may_leak();
-  for (int i = 0; device_mode(i); i++)
+  EACH_MODE(i, 0, MODE_MEET)
     cr_expect_eq(run_threads(2, NULL, never, &i), 0, "%s", device_mode(i));
 }
 
@@ -282,8 +282,9 @@ static int many(coll_comm *comm, int rank, int nranks, void *arg) {
   device_use(device_of_rank(rank));
   RANK_OK(device_share(comm));
   colli_cu_stream stream = device_stream();
-  int64_t *values = device_memory.take(MANY * sizeof(*values)), *at = device_place(values);
-  at[0] = 1;
+  int64_t at[MANY] = {1};
+  int64_t *values = device_memory.take(sizeof(at));
+  device_write(values, at, sizeof(at));
   device_gate *gate = device_stop(stream);
   for (int i = 1; i < MANY; i++)
     RANK_OK(coll_scan_on_stream(&values[i - 1], &values[i], 1, COLL_INT64, COLL_MAX, comm, stream));
@@ -292,6 +293,7 @@ static int many(coll_comm *comm, int rank, int nranks, void *arg) {
   device_open(gate);
   device_await(stream);
   RANK_OK(coll_comm_async_error(comm));
+  device_read(at, values, sizeof(at));
   RANK_CHECK(at[0] == nranks && at[MANY - 1] == 1 && at[MANY / 2] == 1);
   device_memory.give(values);
   return 0;
@@ -299,7 +301,7 @@ static int many(coll_comm *comm, int rank, int nranks, void *arg) {
 
 Test(order, many) {
   device_use(0);
-  for (int i = 0; device_mode(i); i++) {
+  EACH_MODE(i, 0, MODE_MEET) {
     const uint64_t before = device_held();
     cr_expect_eq(run_threads(2, NULL, many, NULL), 0, "%s", device_mode(i));
     cr_expect_leq(device_held(), before + 10, "%s: %llu more", device_mode(i),

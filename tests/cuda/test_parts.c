@@ -66,8 +66,8 @@ static int run_call(coll_comm *comm, int rank, int nranks, int coll, size_t coun
   int32_t *in = at.from_host ? malloc(bytes) : device_memory.take(bytes);
   int32_t *out = at.in_place ? in : at.to_host ? malloc(bytes) : device_memory.take(bytes);
   const bool in_host = at.from_host, out_host = at.in_place ? in_host : at.to_host;
-  int32_t *const seen_in = in_host ? in : device_place(in);
-  int32_t *const seen = out_host ? out : device_place(out);
+  int32_t *const seen_in = in_host ? in : malloc(bytes);
+  int32_t *const seen = at.in_place ? seen_in : out_host ? out : malloc(bytes);
   device_graph graph;
   if (at.captured) {
     device_capture(s);
@@ -79,12 +79,18 @@ static int run_call(coll_comm *comm, int rank, int nranks, int coll, size_t coun
       seen[i] = -7;
     for (size_t i = 0; i < count; i++)
       seen_in[i] = value(rank, i);
+    if (!in_host)
+      device_write(in, seen_in, bytes);
+    if (!out_host && out != in)
+      device_write(out, seen, bytes);
     if (at.captured)
       device_launch(&graph, s);
     else
       RANK_OK(call(coll, in, out, count, nranks, comm, s));
     device_await(s);
     RANK_OK(coll_comm_async_error(comm));
+    if (!out_host)
+      device_read(seen, out, bytes);
     for (size_t i = 0; i < count; i++)
       RANK_CHECK(seen[i] == expected(coll, rank, nranks, i, at.in_place ? value(rank, i) : -7));
     RANK_CHECK(seen[count] == -7);
@@ -92,6 +98,10 @@ static int run_call(coll_comm *comm, int rank, int nranks, int coll, size_t coun
   }
   if (at.captured)
     device_graph_free(&graph);
+  if (!in_host)
+    free(seen_in);
+  if (!out_host && out != in)
+    free(seen);
   if (out != in)
     out_host ? free(out) : device_memory.give(out);
   in_host ? free(in) : device_memory.give(in);

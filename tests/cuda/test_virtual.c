@@ -23,27 +23,18 @@ enum { RANKS = 3, COUNT = 3000, BYTES = COUNT * sizeof(int32_t) };
 
 TestSuite(virtual_memory, .timeout = 200);
 
-/* This thread's stream, and a word that can stop it. */
+/* This thread's stream. */
 static _Thread_local colli_cu_stream stream;
-static _Thread_local uint32_t *word;
-
-static void make_stream(void) {
-  if (stream)
-    return;
-  stream = device_stream();
-  word = device_memory.take(sizeof(*word));
-}
 
 /* All-reduces in place, where the memory is, and checks the sum. */
 static int add_up(coll_comm *comm, int rank, int nranks, const coll_registration *it, char *at) {
-  uint32_t *stop = (make_stream(), device_place(word));
-  use_set(stop, 0);
+  if (!stream)
+    stream = device_stream();
   virtual_fill(at, COUNT, rank + 1);
-  OK(comm->gpu->cuda.stream_wait_value_32(stream, (uint64_t)word, 1,
-                                          COLLI_CU_STREAM_WAIT_VALUE_EQ));
+  device_gate *gate = device_stop(stream);
   RANK_OK(coll_allreduce_on_stream(at, at, COUNT, COLL_INT32, COLL_SUM, comm, stream));
   RANK_CHECK(it->eager > 0);
-  use_set(stop, 1);
+  device_open(gate);
   device_await(stream);
   RANK_OK(coll_comm_async_error(comm));
   RANK_CHECK(virtual_has(at, COUNT, nranks * (nranks + 1) / 2));
@@ -80,13 +71,11 @@ static int use_shared(coll_comm *comm, int rank, int nranks) {
 Test(virtual_memory, processes) {
   setenv("COLL_GPU_SLOT_BYTES", "4096", 1);
   device_load();
-  for (int mode = MODE_ORDERED; mode <= MODE_SPIN; mode++)
-    for (int nranks = 2; nranks <= 4; nranks++) {
-      device_mode(mode);
+  EACH_MODE(mode, MODE_ORDERED, MODE_SPIN)
+    for (int nranks = 2; nranks <= 4; nranks++)
       cr_expect_eq(
           run_processes(nranks, NULL, scene_play, scene_make(use_shared), SCENE_LIMIT_S, NULL), 0,
           "%d ranks, mode %d", nranks, mode);
-    }
 }
 
 /* More allocations than descriptors may be on their way; one rank has other memory. On a
@@ -155,7 +144,7 @@ Test(virtual_memory, threads) {
   setenv("COLL_GPU_SLOT_BYTES", "4096", 1);
   setenv("GPU_QUEUES", "128", 1);
   device_use(0);
-  for (int mode = MODE_ORDERED; device_mode(mode); mode++)
+  EACH_MODE(mode, MODE_ORDERED, MODE_MEET)
     for (int nranks = 2; nranks <= 4; nranks++)
       cr_expect_eq(run_threads(nranks, NULL, use_threads, NULL), 0, "%d ranks, mode %d", nranks,
                    mode);
@@ -180,6 +169,7 @@ static int use_pooled(coll_comm *comm, int rank, int nranks, void *arg) {
 }
 
 Test(virtual_memory, pooled) {
+  DEVICE_NEEDS_FAKE("GPU_NO_IPC");
   setenv("GPU_NO_IPC", "1", 1);
   device_use(0);
   device_mode(MODE_ORDERED);

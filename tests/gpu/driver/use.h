@@ -90,12 +90,20 @@ static colli_cu_deviceptr (*use_address)(const volatile void *place);
     memcpy(&u->field, &symbol, sizeof(symbol));                                                    \
   } while (0)
 
-/* Loads the driver. */
-static inline void use_load(use *u) {
+/* Loads what any driver has. */
+static inline void use_open(use *u, const char *library) {
   coll_error error = {.size = sizeof(error)};
   memset(u, 0, sizeof(*u));
-  const bool loaded = colli_cuda_load(&u->cuda, FAKE_GPU, &error) == COLL_OK;
+  const bool loaded = colli_cuda_load(&u->cuda, library, &error) == COLL_OK;
   use_check(loaded, error.message, __FILE__, __LINE__);
+#define USE_EXTRA(field, name, suffix, version, arguments) USE_FIND(field, #name #suffix);
+  FAKE_CUDA_EXTRA(USE_EXTRA)
+#undef USE_EXTRA
+}
+
+/* Loads the fake driver. */
+static inline void use_load(use *u) {
+  use_open(u, FAKE_GPU);
   USE_FIND(rounds, "fake_gpu_rounds");
   USE_FIND(await_held_back, "fake_gpu_await_held_back");
   USE_FIND(take_races, "fake_gpu_take_races");
@@ -103,8 +111,6 @@ static inline void use_load(use *u) {
   void *address = dlsym(u->cuda.handle, "fake_gpu_address");
   CHECK(address);
   memcpy(&use_address, &address, sizeof(address));
-#define USE_EXTRA(field, name, suffix, version, arguments) USE_FIND(field, #name #suffix);
-  FAKE_CUDA_EXTRA(USE_EXTRA)
 }
 
 /* Makes a device's context current. */
