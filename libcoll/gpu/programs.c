@@ -15,7 +15,7 @@
 #define ORIGIN_BYTES 240
 #define WARP         32
 #define FEW_THREADS  128 /* of a block, as long as there is room for more blocks */
-#define BLOCKS_EACH  2   /* of a multiprocessor: of most threads, enough to keep its memory busy */
+#define BLOCKS_EACH  3   /* of a multiprocessor: of most threads, enough to keep its memory busy */
 
 struct colli_gpu_programs {
   int device;

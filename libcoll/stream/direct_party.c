@@ -14,6 +14,7 @@
 #define MOST      COLL_GPU_PLACES /* ranks */
 #define TURNS     2               /* calls that a rank may still look at: this one, and the last */
 #define REASON_NS COLLI_NS_PER_S  /* until the reason of a failure is known */
+#define SPINS     1000            /* tries before a rank sleeps */
 
 _Static_assert(TURNS == 2, "as events are used again");
 
@@ -253,14 +254,21 @@ static coll_status put_work(const colli_direct_round *r, unsigned events, const 
 
 /* ---- together -------------------------------------------------------------------------------- */
 
-/* Takes the lock; whoever has it puts kernels into its stream, where the driver may hold it. */
+/* Takes the lock. Whoever has it puts kernels into its stream: that takes microseconds, less than a
+ * sleep, unless the driver holds it. */
 static coll_status lock(const colli_direct_round *r) {
   struct timespec until;
+  pthread_mutex_t *mutex = &r->it->comm->direct->party->lock;
+  for (int i = r->it->comm->watch.crowded ? SPINS : 0; i < SPINS; i++) {
+    if (pthread_mutex_trylock(mutex) == 0)
+      return COLL_OK;
+    colli_cpu_relax();
+  }
   clock_gettime(CLOCK_REALTIME, &until); /* the only clock that POSIX has for this */
   const uint64_t ns = (uint64_t)until.tv_nsec + r->it->comm->watch.timeout_ns;
   until.tv_sec += (time_t)(ns / COLLI_NS_PER_S);
   until.tv_nsec = (long)(ns % COLLI_NS_PER_S);
-  if (pthread_mutex_timedlock(&r->it->comm->direct->party->lock, &until) == 0)
+  if (pthread_mutex_timedlock(mutex, &until) == 0)
     return COLL_OK;
   return colli_error_set(
       r->error, COLL_ERR_TIMEOUT, NULL,
