@@ -135,16 +135,58 @@ coll_status device_share(coll_comm *comm) {
   return nranks == 1 || (mode && strcmp(mode, "staged") == 0) ? COLL_OK : coll_comm_use_gpu(comm);
 }
 
+/* Memory of a real driver. It gets none back before the process ends, because it would wait for all
+ * that the GPU does, also for calls of other ranks that wait for this one. */
+typedef struct block {
+  colli_cu_deviceptr at;
+  size_t bytes;
+  int device;
+  bool free;
+  struct block *next;
+} block;
+static block *blocks;
+
+/* A free block of this length on the calling thread's device, or a new one. */
+static void *take_block(size_t bytes) {
+  int device;
+  block *it;
+  OK(driver.cuda.ctx_get_device(&device));
+  pthread_mutex_lock(&lock);
+  for (it = blocks; it && !(it->free && it->bytes == bytes && it->device == device);)
+    it = it->next;
+  if (!it) {
+    it = malloc(sizeof(*it));
+    *it = (block){.bytes = bytes, .device = device, .next = blocks};
+    OK(driver.cuda.mem_alloc(&it->at, bytes));
+    blocks = it;
+  }
+  it->free = false;
+  pthread_mutex_unlock(&lock);
+  return (void *)it->at;
+}
+
+static void give_block(colli_cu_deviceptr at) {
+  block *it;
+  pthread_mutex_lock(&lock);
+  for (it = blocks; it && it->at != at;)
+    it = it->next;
+  CHECK(it && !it->free);
+  it->free = true;
+  pthread_mutex_unlock(&lock);
+}
+
 static void *take(size_t bytes) {
   colli_cu_deviceptr at;
+  if (device_is_real())
+    return take_block(bytes ? bytes : 1);
   OK(driver.cuda.mem_alloc(&at, bytes ? bytes : 1));
   return (void *)at;
 }
 
-/* A real driver gets it back with the process: it would wait for all that the GPU does, also for
- * calls of other ranks that wait for this one. */
 static void give(void *memory) {
-  if (!device_is_real())
+  if (device_is_real())
+    give_block((colli_cu_deviceptr)memory);
+  else
     OK(driver.cuda.mem_free((colli_cu_deviceptr)memory));
 }
 

@@ -116,8 +116,19 @@ colli_cu_stream device_stream(void) {
 }
 
 void device_stream_give(colli_cu_stream stream) {
-  if (!device_is_real())
+  if (!device_is_real()) {
     OK(device_driver()->cuda.stream_destroy(stream));
+    return;
+  }
+  left_stream *list = pthread_getspecific(own_streams), **at = &list;
+  while (*at && (*at)->stream != stream)
+    at = &(*at)->next;
+  left_stream *it = *at;
+  CHECK(it);
+  *at = it->next;
+  CHECK(pthread_setspecific(own_streams, list) == 0);
+  it->next = NULL;
+  leave_streams(it);
 }
 
 void device_capture(colli_cu_stream stream) {

@@ -98,6 +98,7 @@ static int run_call(coll_comm *comm, int rank, int nranks, int coll, size_t coun
   }
   if (at.captured)
     device_graph_free(&graph);
+  device_stream_give(s);
   if (!in_host)
     free(seen_in);
   if (!out_host && out != in)

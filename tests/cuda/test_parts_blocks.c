@@ -202,6 +202,7 @@ static int run_call(coll_comm *comm, shape it, place at) {
   }
   if (at.captured)
     device_graph_free(&graph);
+  device_stream_give(s);
   for (int k = 0; k < 2; k++)
     if (b.memory[k].count)
       give(&b.memory[k]);
