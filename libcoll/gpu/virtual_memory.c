@@ -11,14 +11,16 @@ colli_cu_result colli_gpu_find_memory(const colli_cuda *cuda, uint64_t at, colli
   colli_cu_pointer_attribute attributes[] = {COLLI_CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
                                              COLLI_CU_POINTER_ATTRIBUTE_IS_MANAGED,
                                              COLLI_CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
-                                             COLLI_CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
-                                             COLLI_CU_POINTER_ATTRIBUTE_RANGE_SIZE,
                                              COLLI_CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE,
                                              COLLI_CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES};
-  void *values[] = {&found->type,  &found->managed, &found->device,      &found->begin,
-                    &found->bytes, &found->plain,   &found->handle_types};
+  void *values[] = {&found->type, &found->managed, &found->device, &found->plain,
+                    &found->handle_types};
   *found = (colli_gpu_found){.device = COLLI_GPU_HOST};
-  return cuda->pointer_get_attributes(7, attributes, values, at);
+  const colli_cu_result result = cuda->pointer_get_attributes(5, attributes, values, at);
+  if (result != COLLI_CUDA_SUCCESS || found->type != COLLI_CU_MEMORYTYPE_DEVICE)
+    return result;
+  /* The attributes RANGE_START_ADDR and RANGE_SIZE tell of several mappings as if they were one. */
+  return cuda->mem_get_address_range(&found->begin, &found->bytes, at);
 }
 
 /* ---- the owner's part ------------------------------------------------------------------------ */

@@ -369,6 +369,30 @@ static void give(void *to, uint64_t value, size_t bytes) {
   memcpy(to, &value, bytes);
 }
 
+/* The first of the mappings that follow each other without a gap, of which this is one: the
+ * attributes tell of all together, as a driver for CUDA 13.0 does; cuMemGetAddressRange() does not. */
+static const driver_memory *first_of_range(const driver_memory *m) {
+  const driver_memory *before = m;
+  while (before && before->kind == MAPPED_MEMORY) {
+    m = before;
+    before = driver_memory_find(m->at - 1, 1);
+  }
+  return m;
+}
+
+/* How much all of them have. */
+static size_t bytes_of_range(const driver_memory *m) {
+  const driver_memory *next = first_of_range(m);
+  size_t bytes = next->bytes;
+  while (next->kind == MAPPED_MEMORY) {
+    next = driver_memory_find(next->at + next->bytes, 1);
+    if (!next || next->kind != MAPPED_MEMORY)
+      break;
+    bytes += next->bytes;
+  }
+  return bytes;
+}
+
 /* Writes an attribute of an address; m is NULL if nothing is known. False if it is unknown. What
  * CUDA calls a boolean has 4 bytes here, as programs that use it have. */
 static bool give_attribute(colli_cu_pointer_attribute attribute, const driver_memory *m,
@@ -404,10 +428,10 @@ static bool give_attribute(colli_cu_pointer_attribute attribute, const driver_me
     give(to, m && m->kind == DEVICE_MEMORY && !driver_get()->settings.no_ipc, 4);
     return true;
   case COLLI_CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
-    give(to, m ? m->at : 0, 8);
+    give(to, m ? first_of_range(m)->at : 0, 8);
     return true;
   case COLLI_CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-    give(to, m ? m->bytes : 0, sizeof(size_t));
+    give(to, m ? bytes_of_range(m) : 0, sizeof(size_t));
     return true;
   case COLLI_CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
     give(to, mapped ? (uint64_t)m->allocation->handle_types : COLLI_CU_MEM_HANDLE_TYPE_NONE, 8);

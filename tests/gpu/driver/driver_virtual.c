@@ -192,9 +192,11 @@ colli_cu_result cuMemMap(colli_cu_deviceptr at, size_t bytes, size_t offset,
   if (result != COLLI_CUDA_SUCCESS)
     return result;
   driver_allocation *a = find(handle);
-  if (!a || flags || offset || !whole(at) || !possible(bytes) || bytes > a->bytes ||
-      !is_reserved(at, bytes) || driver_memory_overlaps(at, bytes))
+  if (!a || flags || offset || !whole(at) || !possible(bytes) || !is_reserved(at, bytes) ||
+      driver_memory_overlaps(at, bytes))
     return driver_leave(COLLI_CUDA_ERROR_INVALID_VALUE);
+  if (bytes != a->bytes)
+    return driver_leave(COLLI_CUDA_ERROR_NOT_SUPPORTED);
   driver_memory m = {.kind = MAPPED_MEMORY, .at = at, .bytes = bytes, .fd = -1, .allocation = a};
   if (!map_pages(&m) || !driver_memory_add(&m))
     return driver_leave(COLLI_CUDA_ERROR_OUT_OF_MEMORY);
