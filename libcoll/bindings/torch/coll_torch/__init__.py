@@ -1,0 +1,44 @@
+"""libcoll as a backend of torch.distributed, for tensors on the processor:
+
+    import coll_torch
+    import torch.distributed as dist
+    dist.init_process_group("coll")      # under torchrun, or with any init_method
+"""
+import torch  # noqa: F401  its libraries are those of the extension
+from torch import distributed as dist
+
+from ._C import ProcessGroupColl
+
+__all__ = ["ProcessGroupColl", "abort", "monitored_barrier"]
+
+
+def _create(store, rank, size, timeout):
+    """Makes a group: called by torch.distributed."""
+    return ProcessGroupColl(store, rank, size, timeout)
+
+
+def _group_of(group):
+    """libcoll's group behind one of torch.distributed; None: the default one."""
+    group = group or dist.distributed_c10d._get_default_group()
+    if hasattr(group, "_get_backend") and not isinstance(group, ProcessGroupColl):
+        group = group._get_backend(torch.device("cpu"))
+    if not isinstance(group, ProcessGroupColl):
+        raise ValueError("this is no group of the backend coll")
+    return group
+
+
+def monitored_barrier(group=None, timeout=dist.default_pg_timeout):
+    """A barrier whose error names all ranks that have not come within the timeout. torch.distributed's function of this
+    name is for gloo alone."""
+    _group_of(group).monitored_barrier(timeout, True)
+
+
+def abort(group=None):
+    """Ends all operations of a group with an error, on all ranks, from any thread."""
+    _group_of(group).abort()
+
+
+if hasattr(dist.Backend, "default_device_backend_map"):  # torch 2
+    dist.Backend.register_backend("coll", _create, devices=["cpu"])
+else:
+    dist.Backend.register_backend("coll", _create)
