@@ -1,19 +1,20 @@
 /* process_group.hpp: libcoll as a backend of torch.distributed. */
 #pragma once
 
+#include <atomic>
 #include <memory>
+#include <mutex>
 
-#include <torch/torch.h>
+#include "runner.hpp"
+#include "tensors.hpp"
+
 #include <torch/csrc/distributed/c10d/Store.hpp>
-#include <torch/csrc/distributed/c10d/Types.hpp>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 #if TORCH_VERSION_MAJOR >= 2
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #else
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #endif
-
-#include "runner.hpp"
 
 namespace coll_torch {
 
@@ -22,35 +23,40 @@ using Base = c10d::Backend;
 #else
 using Base = c10d::ProcessGroup;
 #endif
-using Tensors = std::vector<at::Tensor>;
 using Work = c10::intrusive_ptr<c10d::Work>;
 
 /* An operation of a process group. */
 class CollWork : public c10d::Work {
 public:
   CollWork(int rank, c10d::OpType type, const char *name, const Tensors &inputs, Tensors outputs,
-           std::shared_ptr<Runner> runner);
+           std::weak_ptr<Runner> runner);
   Tensors result() override;
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
   int sourceRank() const override;
   void abort() override;
 
-  /* The operation has ended. */
-  void end(coll_status status, const std::string &text);
+  /* The operation has ended; error: null, or why it failed. */
+  void end(const std::exception_ptr &error);
 
-  coll_message message = {-1, -1, 0, COLL_UINT8}; /* what a receive has got */
+  std::shared_ptr<coll_message> message; /* of a receive: what it has got */
 
 private:
   Tensors outputs_;
-  std::shared_ptr<Runner> runner_;
+  std::weak_ptr<Runner> runner_; /* not shared: the last work may end in the runner's own thread */
   c10::intrusive_ptr<c10::ivalue::Future> future_;
 };
 
-/* A group of ranks. Every operation returns at once; tensors must be on the processor and dense. */
+/*
+ * A group of ranks. Every operation returns at once. Tensors are dense; they are in host memory, or
+ * in that of a GPU if `has_cuda`: this process used CUDA when it made the group. What this thread
+ * has started on a GPU is waited for before an operation begins; an operation's results are there
+ * when it has ended. Any thread.
+ */
 class CollGroup : public Base {
 public:
+  /* Collective over the ranks that have this store. Throws c10::Error. */
   CollGroup(const c10::intrusive_ptr<c10d::Store> &store, int rank, int size,
-            std::chrono::milliseconds timeout);
+            std::chrono::milliseconds timeout, bool has_cuda);
   const std::string getBackendName() const override;
 
   Work broadcast(Tensors &tensors, const c10d::BroadcastOptions &options) override;
@@ -64,6 +70,14 @@ public:
                        const c10d::AllgatherOptions &options) override;
   Work allgather_coalesced(std::vector<Tensors> &outputs, Tensors &inputs,
                            const c10d::AllgatherOptions &options) override;
+#if TORCH_VERSION_MAJOR >= 2
+  Work allgather_into_tensor_coalesced(Tensors &outputs, Tensors &inputs,
+                                       const c10d::AllgatherOptions &options) override;
+  Work reduce_scatter_tensor_coalesced(Tensors &outputs, Tensors &inputs,
+                                       const c10d::ReduceScatterOptions &options) override;
+  void startCoalescing() override;
+  Work endCoalescing() override;
+#endif
   Work gather(std::vector<Tensors> &outputs, Tensors &inputs,
               const c10d::GatherOptions &options) override;
   Work scatter(Tensors &outputs, std::vector<Tensors> &inputs,
@@ -87,13 +101,34 @@ public:
   /* Ends all operations with an error, on all ranks. */
   void abort();
 
-private:
-  using Start = std::function<coll_status(coll_comm *, coll_request **)>;
-  Work submit(c10d::OpType type, const char *name, const Tensors &inputs, Tensors outputs,
-              std::chrono::milliseconds timeout, Start start, std::function<void()> finish = {});
+protected:
+  /* Leaves an operation to the runner. inputs, outputs: all its tensors. finish: what is to be done
+   * when it has succeeded. What `start` and `finish` hold is kept until the operation has ended. */
+  c10::intrusive_ptr<CollWork> submit(c10d::OpType type, const char *name, const Tensors &inputs,
+                                      const Tensors &outputs, std::chrono::milliseconds timeout,
+                                      Start start, std::function<void()> finish = {});
+  Work receive(c10d::OpType type, const char *name, Tensors &tensors, int peer, int tag);
 
   std::shared_ptr<Runner> runner_;
+
+private:
+  const bool has_cuda_;
   std::atomic<uint64_t> sequence_{0};
+#if TORCH_VERSION_MAJOR >= 2
+  std::mutex mutex_; /* of what follows */
+  bool coalesces_ = false;
+  std::vector<c10::intrusive_ptr<CollWork>> coalesced_; /* since startCoalescing() */
+#endif
 };
+
+/* Starts `count` operations as one, of which start_one(i) is the i-th. */
+template <typename StartOne>
+coll_status start_group(coll_comm *comm, coll_request **request, size_t count, StartOne start_one) {
+  coll_status status = coll_group_start(comm);
+  for (size_t i = 0; i < count && status == COLL_OK; i++)
+    status = start_one(i);
+  const coll_status ended = coll_group_iend(comm, request);
+  return status == COLL_OK ? ended : status;
+}
 
 } // namespace coll_torch

@@ -1,10 +1,11 @@
-"""libcoll as a backend of torch.distributed, for tensors on the processor:
+"""libcoll as a backend of torch.distributed:
 
     import coll_torch
     import torch.distributed as dist
     dist.init_process_group("coll")      # under torchrun, or with any init_method
-"""
-import torch  # noqa: F401  its libraries are those of the extension
+
+docs/bindings/torch.md says what it supports."""
+import torch  # its libraries are those of the extension
 from torch import distributed as dist
 
 from ._C import ProcessGroupColl
@@ -14,23 +15,23 @@ __all__ = ["ProcessGroupColl", "abort", "monitored_barrier"]
 
 def _create(store, rank, size, timeout):
     """Makes a group: called by torch.distributed."""
-    return ProcessGroupColl(store, rank, size, timeout)
+    return ProcessGroupColl(store, rank, size, timeout, torch.cuda.is_available() and torch.cuda.is_initialized())
 
 
 def _group_of(group):
     """libcoll's group behind one of torch.distributed; None: the default one."""
     group = group or dist.distributed_c10d._get_default_group()
-    if hasattr(group, "_get_backend") and not isinstance(group, ProcessGroupColl):
+    if not isinstance(group, ProcessGroupColl) and hasattr(group, "_get_backend"):  # torch 2
         group = group._get_backend(torch.device("cpu"))
     if not isinstance(group, ProcessGroupColl):
-        raise ValueError("this is no group of the backend coll")
+        raise ValueError("coll: this is no group of the backend coll")
     return group
 
 
-def monitored_barrier(group=None, timeout=dist.default_pg_timeout):
-    """A barrier whose error names all ranks that have not come within the timeout. torch.distributed's function of this
-    name is for gloo alone."""
-    _group_of(group).monitored_barrier(timeout, True)
+def monitored_barrier(group=None, timeout=None):
+    """A barrier whose error names all ranks that have not come within the timeout (a timedelta; by default the
+    group's). torch.distributed's function of this name is for gloo alone."""
+    _group_of(group).monitored_barrier(timeout)
 
 
 def abort(group=None):
@@ -38,7 +39,7 @@ def abort(group=None):
     _group_of(group).abort()
 
 
-if hasattr(dist.Backend, "default_device_backend_map"):  # torch 2
-    dist.Backend.register_backend("coll", _create, devices=["cpu"])
+if int(torch.__version__.split(".")[0]) >= 2:
+    dist.Backend.register_backend("coll", _create, devices=["cpu", "cuda"])
 else:
     dist.Backend.register_backend("coll", _create)
