@@ -102,7 +102,7 @@ static coll_comm *create(const c10::intrusive_ptr<c10d::Store> &store, int rank,
 CollGroup::CollGroup(const c10::intrusive_ptr<c10d::Store> &store, int rank, int size,
                      std::chrono::milliseconds timeout, bool has_cuda)
     : Base(rank, size), runner_(std::make_shared<Runner>(create(store, rank, size, timeout))),
-      has_cuda_(has_cuda) {
+      timeout_(timeout), has_cuda_(has_cuda) {
 }
 
 const std::string CollGroup::getBackendName() const {
@@ -154,6 +154,7 @@ c10::intrusive_ptr<CollWork> CollGroup::submit(c10d::OpType type, const char *na
            } catch (...) {
              error = std::current_exception();
            }
+         work->status = status;
          work->end(error);
        },
        timeout});
@@ -288,7 +289,20 @@ Work CollGroup::reduce_scatter_tensor_coalesced(Tensors &outputs, Tensors &input
 
 /* ---- messages, barriers ---------------------------------------------------------------------- */
 
+/* The tag of messages of monitored barriers, which no message of a program has. */
+static const int MONITOR_TAG = INT_MAX;
+
+static void check_tag(int tag) {
+  TORCH_CHECK(tag >= 0 && tag < MONITOR_TAG, "coll: a tag is from 0 to ", MONITOR_TAG - 1, ", not ",
+              tag);
+}
+
 Work CollGroup::send(Tensors &tensors, int peer, int tag) {
+  check_tag(tag);
+  return send_to(tensors, peer, tag);
+}
+
+c10::intrusive_ptr<CollWork> CollGroup::send_to(const Tensors &tensors, int peer, int tag) {
   const at::Tensor tensor = single(tensors);
   return submit(c10d::OpType::SEND, "coll:send", tensors, {}, c10d::kUnsetTimeout,
                 [tensor, peer, tag](coll_comm *comm, coll_request **request) {
@@ -297,11 +311,12 @@ Work CollGroup::send(Tensors &tensors, int peer, int tag) {
                 });
 }
 
-Work CollGroup::receive(c10d::OpType type, const char *name, Tensors &tensors, int peer, int tag) {
+c10::intrusive_ptr<CollWork> CollGroup::receive(c10d::OpType type, const Tensors &tensors, int peer,
+                                                int tag, std::chrono::milliseconds timeout) {
   const at::Tensor tensor = single(tensors);
   auto message = std::make_shared<coll_message>();
   auto work = submit(
-      type, name, tensors, tensors, c10d::kUnsetTimeout,
+      type, "coll:recv", tensors, tensors, timeout,
       [tensor, peer, tag, message](coll_comm *comm, coll_request **request) {
         return coll_irecv(tensor.data_ptr(), count_of(tensor), moved_type(tensor), peer, tag,
                           message.get(), comm, request);
@@ -315,12 +330,13 @@ Work CollGroup::receive(c10d::OpType type, const char *name, Tensors &tensors, i
 }
 
 Work CollGroup::recv(Tensors &tensors, int peer, int tag) {
-  return receive(c10d::OpType::RECV, "coll:recv", tensors, peer, tag);
+  check_tag(tag);
+  return receive(c10d::OpType::RECV, tensors, peer, tag, c10d::kUnsetTimeout);
 }
 
 Work CollGroup::recvAnysource(Tensors &tensors, int tag) {
-  return receive(c10d::OpType::RECVANYSOURCE, "coll:recv_any_source", tensors, COLL_ANY_SOURCE,
-                 tag);
+  check_tag(tag);
+  return receive(c10d::OpType::RECVANYSOURCE, tensors, COLL_ANY_SOURCE, tag, c10d::kUnsetTimeout);
 }
 
 Work CollGroup::barrier(const c10d::BarrierOptions &options) {
@@ -329,9 +345,67 @@ Work CollGroup::barrier(const c10d::BarrierOptions &options) {
       [](coll_comm *comm, coll_request **request) { return coll_ibarrier(comm, request); });
 }
 
-/* The error of a barrier that is over its limit names all ranks that have not come. */
+/* Waits for a receive. False: no message has come in time; the group is as it was. */
+static bool has_come(CollWork &work) {
+  try {
+    work.wait();
+  } catch (const std::runtime_error &) {
+    if (work.status != COLL_ERR_TIMEOUT)
+      throw;
+    return false;
+  }
+  return true;
+}
+
+/* Rank 0's part of the `number`-th monitored barrier: which ranks have not come within a time.
+ * Those that came too late for an earlier one have left their word for it, which is passed over. */
+at::Tensor CollGroup::monitor(int64_t number, std::chrono::milliseconds timeout) {
+  const auto end = std::chrono::steady_clock::now() + timeout;
+  const at::Tensor missing = at::zeros({size_}, at::kByte);
+  std::vector<at::Tensor> words;
+  std::vector<c10::intrusive_ptr<CollWork>> works;
+  for (int peer = 1; peer < size_; peer++) {
+    words.push_back(at::empty({1}, at::kLong));
+    works.push_back(receive(c10d::OpType::RECV, {words.back()}, peer, MONITOR_TAG, timeout));
+  }
+  for (int peer = 1; peer < size_; peer++) {
+    const size_t i = static_cast<size_t>(peer) - 1;
+    bool is_here;
+    while ((is_here = has_come(*works[i])) && words[i].item<int64_t>() < number) {
+      const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+          end - std::chrono::steady_clock::now());
+      works[i] = receive(c10d::OpType::RECV, {words[i]}, peer, MONITOR_TAG,
+                         std::max(left, std::chrono::milliseconds(1)));
+    }
+    missing.data_ptr<uint8_t>()[peer] = !is_here;
+  }
+  for (int peer = 1; peer < size_; peer++) /* also to those that come later */
+    works[static_cast<size_t>(peer) - 1] = send_to({missing}, peer, MONITOR_TAG);
+  for (const auto &work : works)
+    work->wait();
+  return missing;
+}
+
+/* Ranks tell rank 0 that they have come, and it tells them who has not. So the error names all of
+ * these, and the group can still be used. */
 void CollGroup::monitoredBarrier(const c10d::BarrierOptions &options, bool) {
-  barrier(options)->wait();
+  const auto timeout = options.timeout.count() > 0 ? options.timeout : timeout_;
+  const int64_t number = ++monitored_;
+  at::Tensor missing = at::zeros({size_}, at::kByte);
+  if (rank_ == 0) {
+    missing = monitor(number, timeout);
+  } else {
+    send_to({at::full({1}, number, at::kLong)}, 0, MONITOR_TAG)->wait();
+    if (!has_come(*receive(c10d::OpType::RECV, {missing}, 0, MONITOR_TAG, 2 * timeout)))
+      missing[0] = 1; /* it answers after the timeout, if it is there */
+  }
+  std::string names;
+  for (int peer = 0; peer < size_; peer++)
+    if (missing.data_ptr<uint8_t>()[peer])
+      names += (names.empty() ? "" : ", ") + std::to_string(peer);
+  TORCH_CHECK(names.empty(), "coll: ", coll_status_name(COLL_ERR_TIMEOUT),
+              ": these ranks of the group have not come to the monitored barrier within ",
+              timeout.count(), " ms: ", names);
 }
 
 } // namespace coll_torch

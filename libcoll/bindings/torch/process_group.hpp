@@ -39,6 +39,7 @@ public:
   void end(const std::exception_ptr &error);
 
   std::shared_ptr<coll_message> message; /* of a receive: what it has got */
+  coll_status status = COLL_IN_PROGRESS; /* how libcoll's part has ended */
 
 private:
   Tensors outputs_;
@@ -107,12 +108,17 @@ protected:
   c10::intrusive_ptr<CollWork> submit(c10d::OpType type, const char *name, const Tensors &inputs,
                                       const Tensors &outputs, std::chrono::milliseconds timeout,
                                       Start start, std::function<void()> finish = {});
-  Work receive(c10d::OpType type, const char *name, Tensors &tensors, int peer, int tag);
+  c10::intrusive_ptr<CollWork> send_to(const Tensors &tensors, int peer, int tag);
+  c10::intrusive_ptr<CollWork> receive(c10d::OpType type, const Tensors &tensors, int peer, int tag,
+                                       std::chrono::milliseconds timeout);
+  at::Tensor monitor(int64_t number, std::chrono::milliseconds timeout);
 
   std::shared_ptr<Runner> runner_;
 
 private:
+  const std::chrono::milliseconds timeout_;
   const bool has_cuda_;
+  std::atomic<int64_t> monitored_{0}; /* barriers */
   std::atomic<uint64_t> sequence_{0};
 #if TORCH_VERSION_MAJOR >= 2
   std::mutex mutex_; /* of what follows */
