@@ -52,9 +52,10 @@ class Failures(unittest.TestCase):
         if rank == nranks - 1:
             return
         began = time.monotonic()
-        with self.assertRaisesRegex(RuntimeError, fr"COLL_ERR_TIMEOUT.*rank {nranks - 1}\b"):
+        with self.assertRaisesRegex(RuntimeError, fr"COLL_ERR_TIMEOUT.*rank {nranks - 1}\b") as caught:
             self.group.allreduce([torch.ones(3)], options).wait()
         self.assertLess(time.monotonic() - began, LIMIT.total_seconds() / 2)
+        self.assertRegex(str(caught.exception), r'communicator "torch \w+"')
         with self.assertRaisesRegex(RuntimeError, "COLL_ERR_TIMEOUT"):  # the group is over, at once
             dist.all_reduce(torch.ones(3), group=self.group)
 
@@ -110,7 +111,7 @@ class Failures(unittest.TestCase):
         store = dist.PrefixStore("not all", dist.distributed_c10d._get_default_store())
         store.set_timeout(SHORT)
         with self.assertRaisesRegex(RuntimeError, f"rank.* {nranks - 1}|[Tt]imeout"):
-            coll_torch.ProcessGroupColl(store, rank, nranks, SHORT, False)
+            coll_torch.ProcessGroupColl(store, rank, nranks, SHORT, "not all", False)
 
 
 if __name__ == "__main__":

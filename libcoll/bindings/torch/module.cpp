@@ -39,8 +39,8 @@ PYBIND11_MODULE(_C, module) {
   py::class_<PythonGroup, coll_torch::Base, c10::intrusive_ptr<PythonGroup>>(module,
                                                                              "ProcessGroupColl")
       .def(py::init<const c10::intrusive_ptr<c10d::Store> &, int, int, std::chrono::milliseconds,
-                    bool>(),
-           py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("timeout"),
+                    const std::string &, bool>(),
+           py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("timeout"), py::arg("name"),
            py::arg("has_cuda"), py::call_guard<py::gil_scoped_release>())
       .def("monitored_barrier", &monitored_barrier, py::arg("timeout"),
            "A barrier whose error names all ranks that have not come within the timeout.",

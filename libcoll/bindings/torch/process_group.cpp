@@ -64,7 +64,7 @@ static void forget_id(const c10::intrusive_ptr<c10d::Store> &store) {
 
 /* The communicator of the ranks that use this store. Rank 0 leaves the id in it. */
 static coll_comm *create(const c10::intrusive_ptr<c10d::Store> &store, int rank, int size,
-                         std::chrono::milliseconds timeout) {
+                         std::chrono::milliseconds timeout, const std::string &name) {
   coll_comm *comm = nullptr;
   coll_id id;
   coll_error error = COLL_ERROR_INIT;
@@ -90,6 +90,7 @@ static coll_comm *create(const c10::intrusive_ptr<c10d::Store> &store, int rank,
     forget_id(store);
   TORCH_CHECK(status == COLL_OK, "coll: ", coll_status_name(status), ": ", error.message);
   /* No rank goes on to make a next group with this store before the id is deleted. */
+  (void)coll_comm_set_name(comm, name.c_str());
   status = coll_barrier(comm);
   if (status != COLL_OK) {
     (void)coll_last_error(comm, &error);
@@ -100,8 +101,8 @@ static coll_comm *create(const c10::intrusive_ptr<c10d::Store> &store, int rank,
 }
 
 CollGroup::CollGroup(const c10::intrusive_ptr<c10d::Store> &store, int rank, int size,
-                     std::chrono::milliseconds timeout, bool has_cuda)
-    : Base(rank, size), runner_(std::make_shared<Runner>(create(store, rank, size, timeout))),
+                     std::chrono::milliseconds timeout, const std::string &name, bool has_cuda)
+    : Base(rank, size), runner_(std::make_shared<Runner>(create(store, rank, size, timeout, name))),
       timeout_(timeout), has_cuda_(has_cuda) {
 }
 

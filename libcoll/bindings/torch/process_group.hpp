@@ -55,9 +55,10 @@ private:
  */
 class CollGroup : public Base {
 public:
-  /* Collective over the ranks that have this store. Throws c10::Error. */
+  /* Collective over the ranks that have this store. name: of the communicator. Throws c10::Error.
+   */
   CollGroup(const c10::intrusive_ptr<c10d::Store> &store, int rank, int size,
-            std::chrono::milliseconds timeout, bool has_cuda);
+            std::chrono::milliseconds timeout, const std::string &name, bool has_cuda);
   const std::string getBackendName() const override;
 
   Work broadcast(Tensors &tensors, const c10d::BroadcastOptions &options) override;

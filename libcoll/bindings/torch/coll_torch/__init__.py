@@ -13,9 +13,13 @@ from ._C import ProcessGroupColl
 __all__ = ["ProcessGroupColl", "abort", "monitored_barrier"]
 
 
-def _create(store, rank, size, timeout):
-    """Makes a group: called by torch.distributed."""
-    return ProcessGroupColl(store, rank, size, timeout, torch.cuda.is_available() and torch.cuda.is_initialized())
+def _create(options, _):
+    """Makes a group: called by torch.distributed. Its communicator's name, which errors and collctl show, says which
+    ranks of the job are those of the group."""
+    ranks = list(options.global_ranks_in_group)
+    name = f"torch {options.group_id}" + (f" of {ranks}" if ranks != list(range(len(ranks))) else "")
+    return ProcessGroupColl(options.store, options.group_rank, options.group_size, options.timeout, name,
+                            torch.cuda.is_available() and torch.cuda.is_initialized())
 
 
 def _group_of(group):
@@ -40,6 +44,6 @@ def abort(group=None):
 
 
 if int(torch.__version__.split(".")[0]) >= 2:
-    dist.Backend.register_backend("coll", _create, devices=["cpu", "cuda"])
+    dist.Backend.register_backend("coll", _create, extended_api=True, devices=["cpu", "cuda"])
 else:
-    dist.Backend.register_backend("coll", _create)
+    dist.Backend.register_backend("coll", _create, extended_api=True)
