@@ -1,5 +1,5 @@
-"""ddp.py LAYERS RANKS BATCH THREADS: samples per second of a perceptron in PyTorch, data parallel over gloo, on
-random data. With one thread, each rank is pinned to its own core."""
+"""ddp.py LAYERS RANKS BATCH THREADS [BACKEND]: samples per second of a perceptron in PyTorch, data parallel over gloo or
+another backend of torch.distributed, on random data. With one thread, each rank is pinned to its own core."""
 import os
 import socket
 import sys
@@ -21,7 +21,7 @@ def model_of(sizes):
     return torch.nn.Sequential(*layers[:-1])
 
 
-def work(rank, ranks, sizes, batch, threads, port, result):
+def work(rank, ranks, sizes, batch, threads, backend, port, result):
     """One rank."""
     if threads == 1:
         cores = sorted(os.sched_getaffinity(0))
@@ -31,7 +31,9 @@ def work(rank, ranks, sizes, batch, threads, port, result):
     model = model_of(sizes)
     if ranks > 1:
         os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
-        torch.distributed.init_process_group("gloo", rank=rank, world_size=ranks)
+        if backend == "coll":
+            import coll_torch  # noqa: F401  registers it
+        torch.distributed.init_process_group(backend, rank=rank, world_size=ranks)
         model = torch.nn.parallel.DistributedDataParallel(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=1e-4)
     inputs, labels = torch.randn(batch // ranks, sizes[0]), torch.randint(0, sizes[-1], (batch // ranks,))
@@ -51,11 +53,12 @@ def main():
     """Starts the ranks, and prints what rank 0 found."""
     sizes = [int(n) for n in sys.argv[1].split(",")]
     ranks, batch, threads = [int(n) for n in sys.argv[2:5]]
+    backend = sys.argv[5] if len(sys.argv) > 5 else "gloo"
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     result = torch.multiprocessing.get_context("spawn").Value("d", 0)
-    torch.multiprocessing.spawn(work, (ranks, sizes, batch, threads, port, result), nprocs=ranks)
+    torch.multiprocessing.spawn(work, (ranks, sizes, batch, threads, backend, port, result), nprocs=ranks)
     print(result.value)
 
 

@@ -1,6 +1,7 @@
 """peers.py: the trainer's speed beside PyTorch's, and beside independent ranks that send nothing."""
 import glob
 import json
+import math
 import os
 import statistics
 import subprocess
@@ -10,9 +11,10 @@ import jobs
 
 BATCH = 256  # over all ranks
 PLAN = [("784,512,256,10", 1), ("784,512,256,10", 2), ("784,512,256,10", 4), ("784,2048,2048,10", 1),
-        ("784,2048,2048,10", 2)]
+        ("784,2048,2048,10", 2), ("784,2048,2048,10", 4)]
 COLUMNS = {"libcoll": "allreduce", "apart": "the same ranks, independent, each with its part of the batch",
            "torch": "DistributedDataParallel over gloo",
+           "over coll": "the same over libcoll's backend (docs/bindings/torch.md), with 2 ranks or more",
            "threads": "one torch process with a thread for each core (with libopenblas0-openmp, if installed)"}
 
 
@@ -23,21 +25,22 @@ def beside_peers(options):
     for name, about in COLUMNS.items():
         print(f"# {name}: {about}")
     print(f"{'layers':>18} {'ranks':>5} " + " ".join(f"{name:>9}" for name in COLUMNS) +
-          " ".join(f"{'/ ' + name:>10}" for name in list(COLUMNS)[1:]))
+          " ".join(f"{'/ ' + name:>11}" for name in list(COLUMNS)[1:]) + " coll / gloo")
     for layers, ranks in PLAN:
         rounds = [measure(options, layers, ranks) for _ in range(options.rounds)]
         row = {name: statistics.median(one[name] for one in rounds) for name in COLUMNS}
-        ratios = (row["libcoll"] / row[name] for name in list(COLUMNS)[1:])
+        ratios = [row["libcoll"] / row[name] for name in list(COLUMNS)[1:]] + [row["over coll"] / row["torch"]]
         print(f"{layers:>18} {ranks:>5} " + " ".join(f"{row[name]:>9.0f}" for name in COLUMNS) +
-              " ".join(f"{ratio:>10.2f}" for ratio in ratios), flush=True)
+              " ".join(f"{ratio:>11.2f}" for ratio in ratios), flush=True)
 
 
 def measure(options, layers, ranks):
     """One round of a row."""
     return {"libcoll": speed_of_ours(options, layers, ranks, 1, BATCH),
             "apart": speed_of_ours(options, layers, 1, ranks, BATCH // ranks),
-            "torch": speed_of_torch(options, layers, ranks, 1),
-            "threads": speed_of_torch(options, layers, 1, len(os.sched_getaffinity(0)))}
+            "torch": speed_of_torch(options, layers, ranks, 1, "gloo"),
+            "over coll": speed_of_torch(options, layers, ranks, 1, "coll") if ranks > 1 else math.nan,
+            "threads": speed_of_torch(options, layers, 1, len(os.sched_getaffinity(0)), "gloo")}
 
 
 def speed_of_ours(options, layers, ranks, runs, batch):
@@ -62,12 +65,18 @@ def speed_of_ours(options, layers, ranks, runs, batch):
     return total
 
 
-def speed_of_torch(options, layers, ranks, threads):
-    """Samples per second of the same in PyTorch. OpenBLAS's own threads would compete with torch's."""
+def speed_of_torch(options, layers, ranks, threads, backend):
+    """Samples per second of the same in PyTorch; NaN if the backend was not built. OpenBLAS's own threads would compete
+    with torch's."""
+    package = os.path.join(options.build, "torch")
+    if backend == "coll" and not os.path.exists(os.path.join(package, "stamp")):
+        return math.nan
     shared = glob.glob("/usr/lib/*/openblas-openmp") if threads > 1 else []
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([package, *filter(None, [os.getenv("PYTHONPATH")])]),
+                   **({"LD_LIBRARY_PATH": shared[0]} if shared else {})}
     result = subprocess.run([sys.executable, os.path.join(options.here, "ddp.py"), layers, str(ranks), str(BATCH),
-                             str(threads)], capture_output=True, text=True, timeout=jobs.LIMIT_S,
-                            env={**os.environ, **({"LD_LIBRARY_PATH": shared[0]} if shared else {})})
+                             str(threads), backend], capture_output=True, text=True, timeout=jobs.LIMIT_S,
+                            env=environment)
     if result.returncode != 0:
         sys.exit(f"compare: ddp.py: {(result.stderr.strip().splitlines() or ['failed'])[-1]}")
     return float(result.stdout.split()[-1])
