@@ -74,7 +74,7 @@ class Operations(unittest.TestCase):
                     try:
                         pairs = run(ranks, gloo, dtype, count, "cpu") if with_gloo else None
                     except (RuntimeError, ValueError) as error:  # an error of the network is a failure
-                        self.assertRegex(str(error), "(?i)support|invalid scalar type|cannot use|not implemented")
+                        self.assertNotRegex(str(error), "(?i)connection|timed out|timeout")
                         pairs = None
                     if pairs is None:
                         continue
@@ -236,7 +236,7 @@ class Operations(unittest.TestCase):
         def run(ranks, group, dtype, count, device):
             mine = [data(rank + i, dtype, count + i, device) for i in range(5)]
             if dist.get_rank(group) >= 0 and hasattr(group, "allreduce_coalesced"):
-                options = dist.AllreduceCoalescedOptions()
+                options = dist.distributed_c10d.AllreduceCoalescedOptions()
                 options.reduceOp = Op.SUM
                 group.allreduce_coalesced(mine, options).wait()
             return [(one, reduced([data(of + i, dtype, count + i) for of in ranks], Op.SUM))
@@ -251,23 +251,25 @@ class Operations(unittest.TestCase):
         if hasattr(dist, "all_gather_coalesced"):
             self.each(run_gather, [torch.float32, torch.int64, torch.bool])
 
-    @unittest.skipUnless(hasattr(dist, "_functional_collectives") or int(torch.__version__[0]) >= 2, "PyTorch 2 has these")
-    def test_coalescing_of_pytorch_2(self):
+    @unittest.skipUnless(int(torch.__version__.split(".")[0]) >= 2, "PyTorch 2 has it")
+    def test_coalescing_manager(self):
+        coalescing = dist.distributed_c10d._coalescing_manager
+
         def run(ranks, group, dtype, count, device):
             sums = [data(rank + i, dtype, count, device) for i in range(4)]
-            with dist._coalescing_manager(group):
+            with coalescing(group):
                 for one in sums:
                     dist.all_reduce(one, group=group)
             gathered = [torch.empty(count * len(ranks), dtype=dtype, device=device) for _ in range(4)]
-            with dist._coalescing_manager(group):
+            with coalescing(group):
                 for i, one in enumerate(gathered):
                     dist.all_gather_into_tensor(one, data(rank + i, dtype, count, device), group)
             scattered = [torch.empty(count, dtype=dtype, device=device) for _ in range(4)]
-            with dist._coalescing_manager(group):
+            with coalescing(group):
                 for i, one in enumerate(scattered):
                     dist.reduce_scatter_tensor(one, data(rank + i, dtype, count, device).repeat(len(ranks)), group=group)
             parts = [[data(of + i, dtype, count) for of in ranks] for i in range(4)]
-            with dist._coalescing_manager(group, torch.device(device), async_ops=True) as works:
+            with coalescing(group, torch.device(device), async_ops=True) as works:
                 mixed = data(rank, dtype, count, device)
                 dist.broadcast(mixed, ranks[0], group, async_op=True)
             works.wait()
@@ -275,7 +277,8 @@ class Operations(unittest.TestCase):
                 [(gathered[i], torch.cat(parts[i])) for i in range(4)] + \
                 [(scattered[i], reduced(parts[i], Op.SUM)) for i in range(4)] + [(mixed, data(ranks[0], dtype, count))]
 
-        self.each(run, [torch.float32, torch.int32])
+        # Without gloo: after an operation that it does not have, the manager would remember the others.
+        self.each(run, [torch.float32, torch.int32], with_gloo=False)
 
     def test_objects(self):
         for ranks, ours, _ in GROUPS:

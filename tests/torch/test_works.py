@@ -144,7 +144,7 @@ class Works(unittest.TestCase):
         dist.barrier()
 
     def test_names(self):
-        self.assertEqual(dist.get_backend(), "coll")
+        self.assertIn("coll", dist.get_backend())
         with self.assertRaisesRegex(ValueError, "no group of the backend coll"):
             coll_torch.abort(dist.new_group(timeout=LIMIT, backend="gloo"))
 
