@@ -147,7 +147,7 @@ Work CollGroup::scatter(Tensors &outputs, std::vector<Tensors> &inputs,
 }
 
 /* Counts of elements from sizes in the first dimension; equal ones if there are none. */
-static std::vector<size_t> split(const at::Tensor &tensor, const std::vector<int64_t> &sizes,
+static std::vector<size_t> counts_of_ranks(const at::Tensor &tensor, const std::vector<int64_t> &sizes,
                                  int ranks) {
   const int64_t length = tensor.dim() > 0 ? tensor.size(0) : 1;
   const int64_t row = length > 0 ? tensor.numel() / length : 0;
@@ -174,8 +174,8 @@ Work CollGroup::alltoall_base(at::Tensor &output, at::Tensor &input,
   check_blocks(output);
   check_blocks(input);
   TORCH_CHECK(input.scalar_type() == output.scalar_type(), "coll: tensors of different types");
-  const std::vector<size_t> sent = split(input, input_sizes, size_);
-  const std::vector<size_t> received = split(output, output_sizes, size_);
+  const std::vector<size_t> sent = counts_of_ranks(input, input_sizes, size_);
+  const std::vector<size_t> received = counts_of_ranks(output, output_sizes, size_);
   const at::Tensor from = input, to = output;
   return submit(c10d::OpType::ALLTOALL_BASE, "coll:all_to_all_single", {input}, {output},
                 options.timeout,
