@@ -112,7 +112,7 @@ static int run_calls(coll_comm *comm, int rank, int nranks, void *arg) {
 }
 
 Test(levels, calls) {
-  const unsigned stride = (unsigned)extent(127, 61, 263);
+  const unsigned stride = (unsigned)extent(127, 127, 797);
   setenv("COLL_GPU_SLOT_BYTES", "4096", 1);
   levels_peers();
   device_use(0);

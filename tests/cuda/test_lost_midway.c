@@ -243,7 +243,7 @@ static int run_thread(coll_comm *comm, int rank, int nranks, void *arg) {
 
 /* Goes through seeds in a mode. */
 static void run(fault what, int mode) {
-  const int seeds = extent_seeds(2, 4, 1, 25);
+  const int seeds = extent_seeds(2, 3, 1, 25);
   setenv("COLL_GPU_SLOT_BYTES", "4096", 1);
   for (int seed = 1; seed <= seeds; seed++) {
     scene *s = shared_memory(sizeof(*s));
@@ -280,7 +280,7 @@ Test(lost_midway, aborted) {
 }
 
 Test(lost_midway, aborted_threads) {
-  const int seeds = extent_seeds(3, 6, 2, 25);
+  const int seeds = extent_seeds(3, 4, 1, 25);
   setenv("COLL_GPU_SLOT_BYTES", "4096", 1);
   device_use(0);
   device_may_leak();

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "extent.h"
 #include "support_device.h"
 #include "tests/proc/support_ranks.h"
 #include "waits.h"
@@ -274,7 +275,7 @@ Test(order, never) {
 /* ---- many -------------------------------------------------------------------------------------
  */
 
-enum { MANY = 1000 };
+#define MANY (extent(1000, 1000, 100))
 
 /* So many calls are in flight at once, behind a gate: each takes what the one before it gave. */
 static int many(coll_comm *comm, int rank, int nranks, void *arg) {

@@ -96,7 +96,7 @@ static int run_process(coll_comm *comm, int rank, int nranks, void *arg) {
 }
 
 Test(registered, threads) {
-  const unsigned stride = (unsigned)extent(179, 31, 481);
+  const unsigned stride = (unsigned)extent(179, 67, 1201);
   setenv("COLL_GPU_SLOT_BYTES", "4096", 1);
   device_use(0);
   for (int mode = MODE_ORDERED; device_mode(mode); mode++)
@@ -107,7 +107,7 @@ Test(registered, threads) {
 }
 
 Test(registered, processes) {
-  const unsigned stride = (unsigned)extent(67, 31, 253);
+  const unsigned stride = (unsigned)extent(67, 67, 601);
   setenv("COLL_GPU_SLOT_BYTES", "4096", 1);
   device_load();
   for (int mode = MODE_ORDERED; mode <= MODE_SPIN; mode++) {
