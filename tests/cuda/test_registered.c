@@ -356,7 +356,7 @@ Test(registered, overwritten) {
   setenv("GPU_MODEL", "races", 1);
   device_use(0);
   for (int mode = MODE_ORDERED; device_mode(mode); mode++)
-    for (int nranks = 2; nranks <= 4; nranks += extent(2, 1, 2)) {
+    for (int nranks = 2; nranks <= 4; nranks += extent(2, 1, 3)) {
       cr_assert_eq(run_threads(nranks, NULL, run_kinds, &uses), 0, "%d ranks, mode %d", nranks,
                    mode);
       cr_assert_eq(device_take_races(), 0, "%d ranks, mode %d", nranks, mode);
