@@ -6,7 +6,8 @@
 set -u
 log=$(mktemp)
 trap 'rm -f "$log" "$log".*' EXIT
-export ASAN_OPTIONS="log_path=$log.asan:exitcode=0:${ASAN_OPTIONS:-}"
+# With the usual 256 MB of freed memory that is not used again, tests take a tenth longer, in page faults.
+export ASAN_OPTIONS="log_path=$log.asan:exitcode=0:quarantine_size_mb=16:${ASAN_OPTIONS:-}"
 export LSAN_OPTIONS="log_path=$log.lsan:exitcode=0:${LSAN_OPTIONS:-}"
 "$@"
 status=$?

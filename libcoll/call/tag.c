@@ -79,7 +79,7 @@ const char *colli_tag_text(const coll_tag *tag, char text[COLLI_TAG_TEXT]) {
   unsigned op = (unsigned)colli_tag_get(tag, COLLI_TAG_OP);
   const char *name = coll < COLLI_COLL_COUNT ? colli_coll_name(coll) : "unknown";
   const char *maker = maker_name(coll, op);
-  char type_text[32], op_text[32], root_text[32] = "", count_text[64];
+  char type_text[32], op_text[32], root_text[32] = "", count_text[72];
   write_type(tag, type_text, sizeof(type_text));
   write_op(coll, tag, op_text, sizeof(op_text));
   write_count(tag, count_text, sizeof(count_text));

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "extent.h"
 #include "number.h"
 #include "tests/proc/support_family.h"
 #include "tests/proc/support_ranks.h"
@@ -129,7 +130,7 @@ static int random_splits(coll_comm *comm, int rank, int nranks, void *arg) {
 }
 
 Test(isplit, random, .timeout = 200) {
-  unsigned seeds = 4;
+  unsigned seeds = (unsigned)extent(4, 4, 1);
   cr_assert_eq(run_in_all_ways(7, 1, 4, random_splits, &seeds), 0);
 }
 

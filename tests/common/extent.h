@@ -1,7 +1,7 @@
 /*
  * extent.h: how many of their cases long tests go through. ./check takes some of the repetitions
  * out: every collective, type, operation and class of rank counts stays. TEST_ALL=1 has them go
- * through all (./check --all).
+ * through more, most of them through all (./check --all).
  */
 #ifndef TESTS_COMMON_EXTENT_H
 #define TESTS_COMMON_EXTENT_H

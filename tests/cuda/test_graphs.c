@@ -12,7 +12,7 @@
 TestSuite(graphs, .timeout = 120);
 
 enum { COUNT = 1000, LAUNCHES = 100 };
-enum { LAUNCHES_ON_A_GPU = 10 }; /* whose streams hold a thousand operations or so */
+enum { LAUNCHES_ON_A_GPU = 2 }; /* a full stream of a GPU would hold the threads */
 
 /* The program's side of graphs. */
 typedef struct graphs {

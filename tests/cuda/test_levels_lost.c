@@ -191,7 +191,7 @@ static void load(void) {
 Test(levels_lost, killed) {
   DEVICE_NEEDS_FAKE("GPU_PEERS");
   load();
-  for (int i = 0; i < extent(4, 8, 2); i++)
+  for (int i = 0; i < extent(4, 4, 1); i++)
     run_scene(KILLED, i % 2 ? MODE_SPIN : MODE_ORDERED, (i + 1) % RANKS, i / 2 % 2,
               COLL_ERR_PEER_LOST);
 }
@@ -199,7 +199,7 @@ Test(levels_lost, killed) {
 Test(levels_lost, frozen) {
   DEVICE_NEEDS_FAKE("GPU_PEERS");
   load();
-  for (int i = 0; i < extent(2, 4, 2); i++)
+  for (int i = 0; i < extent(2, 2, 1); i++)
     run_scene(FROZEN, i % 2 ? MODE_ORDERED : MODE_SPIN, 1 + i % 2 * 2, i % 2, COLL_ERR_TIMEOUT);
 }
 

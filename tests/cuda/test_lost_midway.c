@@ -252,7 +252,7 @@ static int run_thread(coll_comm *comm, int rank, int nranks, void *arg) {
 
 /* Goes through seeds in a mode. */
 static void run(fault what, int mode) {
-  const int seeds = extent_seeds(2, 4, 1, 25);
+  const int seeds = extent_seeds(2, 3, 1, 25);
   if (!device_mode(mode))
     return;
   setenv("COLL_GPU_SLOT_BYTES", "4096", 1);
@@ -290,7 +290,7 @@ Test(lost_midway, aborted) {
 }
 
 Test(lost_midway, aborted_threads) {
-  const int seeds = extent_seeds(3, 6, 2, 25);
+  const int seeds = extent_seeds(3, 4, 1, 25);
   setenv("COLL_GPU_SLOT_BYTES", "4096", 1);
   device_use(0);
   device_may_leak();

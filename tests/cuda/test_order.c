@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "extent.h"
 #include "support_device.h"
 #include "tests/proc/support_ranks.h"
 #include "waits.h"
@@ -274,7 +275,7 @@ Test(order, never) {
 /* ---- many -------------------------------------------------------------------------------------
  */
 
-enum { MANY = 1000, MANY_ON_A_GPU = 50 }; /* whose streams hold a thousand operations or so */
+enum { MOST_CALLS = 1000, CALLS_ON_A_GPU = 10 }; /* a full stream of a GPU would hold the threads */
 
 /* So many calls are in flight at once, behind a gate: each takes what the one before it gave. */
 static int many(coll_comm *comm, int rank, int nranks, void *arg) {
@@ -282,8 +283,8 @@ static int many(coll_comm *comm, int rank, int nranks, void *arg) {
   device_use(device_of_rank(rank));
   RANK_OK(device_share(comm));
   colli_cu_stream stream = device_stream();
-  int64_t at[MANY] = {1};
-  const int calls = device_is_real() ? MANY_ON_A_GPU : MANY;
+  int64_t at[MOST_CALLS] = {1};
+  const int calls = device_is_real() ? CALLS_ON_A_GPU : extent(MOST_CALLS, MOST_CALLS, 100);
   int64_t *values = device_memory.take(sizeof(at));
   device_write(values, at, sizeof(at));
   device_gate *gate = device_stop(stream);

@@ -96,7 +96,7 @@ static int run_process(coll_comm *comm, int rank, int nranks, void *arg) {
 }
 
 Test(registered, threads) {
-  const unsigned stride = (unsigned)extent(179, 31, 481);
+  const unsigned stride = (unsigned)extent(179, 67, 1201);
   setenv("COLL_GPU_SLOT_BYTES", "4096", 1);
   device_use(0);
   EACH_MODE(mode, MODE_ORDERED, MODE_MEET)
@@ -107,7 +107,7 @@ Test(registered, threads) {
 }
 
 Test(registered, processes) {
-  const unsigned stride = (unsigned)extent(67, 31, 253);
+  const unsigned stride = (unsigned)extent(67, 67, 601);
   setenv("COLL_GPU_SLOT_BYTES", "4096", 1);
   device_load();
   EACH_MODE(mode, MODE_ORDERED, MODE_SPIN) {
@@ -362,7 +362,7 @@ Test(registered, overwritten) {
   setenv("GPU_MODEL", "races", 1);
   device_use(0);
   EACH_MODE(mode, MODE_ORDERED, MODE_MEET)
-    for (int nranks = 2; nranks <= 4; nranks += extent(2, 1, 2)) {
+    for (int nranks = 2; nranks <= 4; nranks += extent(2, 1, 3)) {
       cr_assert_eq(run_threads(nranks, NULL, run_kinds, &uses), 0, "%d ranks, mode %d", nranks,
                    mode);
       cr_assert_eq(device_take_races(), 0, "%d ranks, mode %d", nranks, mode);

@@ -122,7 +122,7 @@ static void play_at_random(int count, pool *p) {
 Test(shortage, one_call_fails, .timeout = 600) {
   kind kinds[KINDS];
   pool p = {.most = WORLDS};
-  const int count = count_kinds(kinds, NULL, 0), sample = extent(50, 150, 40);
+  const int count = count_kinds(kinds, NULL, 0), sample = extent(50, 150, 20);
   for (int i = 0; i < sample; i++) {
     const kind *k = &kinds[i * count / sample];
     put(&p, &(shortage_case){k->phase, k->victim, k->call, 1 + i * 7919 % k->seen, i % ways(k) == 1,
@@ -133,7 +133,7 @@ Test(shortage, one_call_fails, .timeout = 600) {
 
 Test(shortage, calls_fail_at_random, .timeout = 600) {
   pool p = {.most = WORLDS};
-  play_at_random(extent(14, 42, 14), &p);
+  play_at_random(extent(14, 42, 6), &p);
   finish(&p);
 }
 

@@ -61,16 +61,16 @@ static void expect_ranks(int ranks, int seeds) {
 }
 
 Test(ptx_meet, two_ranks) {
-  expect_ranks(2, extent_seeds(50, 100, 15, 1000));
+  expect_ranks(2, extent_seeds(50, 50, 8, 1000));
 }
 Test(ptx_meet, three_ranks) {
-  expect_ranks(3, extent_seeds(50, 100, 15, 1000));
+  expect_ranks(3, extent_seeds(50, 50, 8, 1000));
 }
 Test(ptx_meet, eight_ranks) {
-  expect_ranks(8, extent_seeds(30, 50, 6, 1000));
+  expect_ranks(8, extent_seeds(30, 30, 4, 1000));
 }
 Test(ptx_meet, nine_ranks) {
-  expect_ranks(9, extent_seeds(30, 50, 6, 1000));
+  expect_ranks(9, extent_seeds(30, 30, 4, 1000));
 }
 Test(ptx_meet, more_ranks_than_threads) {
   expect_ranks(MEET_RANKS, extent(3, 10, 1));

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "extent.h"
 #include "libcoll/base/prng.h"
 #include "support_ranks.h"
 
@@ -281,9 +282,9 @@ static void rounds_over(const char *transport, uint64_t first, int rounds) {
 }
 
 Test(p2p_random, over_shm, .timeout = 200) {
-  rounds_over("shm", 1, 120);
+  rounds_over("shm", 1, extent(120, 120, 30));
 }
 
 Test(p2p_random, over_tcp, .timeout = 200) {
-  rounds_over("tcp", 1000001, 50);
+  rounds_over("tcp", 1000001, extent(50, 50, 12));
 }

@@ -308,7 +308,7 @@ static int find_event(int events, const char *name) {
 /* At every stride-th event of the first rank, which writes the files, and from the second event on
  * of the last, which is a server if any is. */
 static void kill_everywhere(const char *strategy, int stride) {
-  stride = extent(stride, stride, 3 * stride);
+  stride = extent(stride, stride, 8 * stride);
   job j;
   make(&j, strategy);
   for (int rank = 0; rank < RANKS; rank += RANKS - 1) {

@@ -19,7 +19,7 @@
 #include "libcoll/sched/check.h"
 #include "support_oracle.h"
 
-#define MUTANTS     (extent(400, 800, 200)) /* of each algorithm */
+#define MUTANTS     (extent(400, 800, 80)) /* of each algorithm */
 #define ORACLE_RUNS 4
 
 static const int slot_counts[] = {1, 2, COLLI_SLOTS_UNLIMITED};

@@ -38,11 +38,12 @@ static void prove(const colli_algo *algo, const colli_shape *shape, near_kind ne
  * or with TEST_ALL=1 for each. */
 static void prove_collective(colli_coll coll) {
   int found = 0, turn = 0, step_from = extent(16, 64, 8), step = extent(3, 1, 11);
+  const int most = extent(64, 64, 32);
   for (const colli_algo *const *algo = colli_algos; *algo; algo++) {
     if ((*algo)->coll != coll)
       continue;
     found++;
-    for (int nranks = 1; nranks <= 64; nranks += nranks < step_from ? 1 : step)
+    for (int nranks = 1; nranks <= most; nranks += nranks < step_from ? 1 : step)
       shapes_each(*algo, nranks, nranks <= 16 ? 0 : 1, prove, &turn);
   }
   cr_assert(found > 0, "no algorithm for %s", colli_coll_name(coll));

@@ -175,5 +175,5 @@ static bool run_seed(uint64_t seed, bool verbose) {
 }
 
 Test(storm, programs, .timeout = 400) {
-  cr_assert_eq(seeds_run("build/tests/sim_test_storm", run_seed, 1, extent(300, 5000, 200)), 0);
+  cr_assert_eq(seeds_run("build/tests/sim_test_storm", run_seed, 1, extent(300, 3000, 200)), 0);
 }

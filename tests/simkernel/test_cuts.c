@@ -120,7 +120,7 @@ static bool random_cuts(uint64_t seed, bool verbose) {
 
 Test(cuts, random_cuts, .timeout = 600) {
   cr_expect_eq(seeds_run("build/tests/simkernel_test_cuts --filter cuts/random_cuts", random_cuts,
-                         1, extent(150, 1000, 15)),
+                         1, extent(150, 1000, 8)),
                0);
 }
 
@@ -236,7 +236,7 @@ static bool cut_in_shrink(uint64_t seed, bool verbose) {
 
 Test(cuts, in_a_shrink, .timeout = 600) {
   cr_expect_eq(seeds_run("build/tests/simkernel_test_cuts --filter cuts/in_a_shrink", cut_in_shrink,
-                         1, extent(200, 1000, 15)),
+                         1, extent(200, 1000, 8)),
                0);
 }
 
@@ -299,6 +299,6 @@ static bool random_aborts(uint64_t seed, bool verbose) {
 
 Test(cuts, random_aborts, .timeout = 300) {
   cr_expect_eq(seeds_run("build/tests/simkernel_test_cuts --filter cuts/random_aborts",
-                         random_aborts, 1, extent(100, 1000, 10)),
+                         random_aborts, 1, extent(100, 1000, 5)),
                0);
 }

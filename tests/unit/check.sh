@@ -56,7 +56,7 @@ diff <(ran) <(names | grep -vE '^(vm_|chaos_storms$)' | sort)
 command=.ci/run
 expect 0 'all tests passed' --no-install
 diff <(ran) <(names | sort)
-grep -qx 'fuzzed for 30 s' <<<"$out"
+grep -qx 'fuzzed for 15 s' <<<"$out"
 for build in asan tsan; do grep -q "build-check/$build .*# 1" "$CALLS"; done
 expect 0 "$note" --without-vm --no-install
 diff <(ran) <(names | grep -v '^vm_' | sort)
