@@ -149,7 +149,7 @@ const colli_param_info colli_param_table[COLLI_PARAM_COUNT] = {
          "Size of the slots of GPU memory through which calls in streams move data; a multiple of "
          "64, the same on all ranks. A communicator takes five of them on each rank's GPU. "
          "Long calls that are staged are copied in parts, four of which are as long as the "
-         "shortest slot."},
+         "shortest slot, of 1 MiB at most."},
     [COLLI_PARAM_GPU_DIRECT_RDMA] =
         {"COLL_GPU_DIRECT_RDMA", COLLI_PARAM_WORD, "auto", COLLI_GPU_RDMA_AUTO, COLLI_GPU_RDMA_OFF,
          "Whether InfiniBand and RoCE devices read and write GPU memory themselves, in long "

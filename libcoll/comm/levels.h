@@ -30,6 +30,14 @@ static inline int colli_levels_member(const colli_levels *levels, int group, int
  * earlier ones. One is as long as a slot, divided by this. */
 #define COLLI_STAGED_DEPTH 4
 
+/* How long such a part is, from the length of a slot: the inputs of the parts that are under way
+ * together fit into one. At most 1 MiB: longer parts would overlap less; shorter ones would mostly
+ * wait for the host. */
+static inline size_t colli_staged_part_of(size_t slot_bytes) {
+  const size_t part = slot_bytes / COLLI_STAGED_DEPTH, most = (size_t)1 << 20;
+  return part < most ? part : most;
+}
+
 #define COLLI_LEVELS_ALIGN 16 /* elements: pieces begin at multiples, for kernels */
 
 /* Whether each rank's piece of a call is at least as long as a part of a staged call. Shorter calls

@@ -6,14 +6,13 @@
 
 #define BLOCK_BYTES_MIN 4096 /* shorter messages cost more than overlap gains */
 
-/* The inputs of the parts that are under way together are as long as the shortest slot of a rank.
- * Longer parts would overlap less; shorter ones would mostly wait for the host. */
+/* All ranks find the same, from the shortest slot of a rank. */
 size_t colli_staged_part_bytes(const coll_comm *comm) {
   uint32_t least = UINT32_MAX;
   for (int i = 0; i < comm->nranks; i++)
     if (comm->table[i].gpu_slot_bytes < least)
       least = comm->table[i].gpu_slot_bytes;
-  return least / COLLI_STAGED_DEPTH;
+  return colli_staged_part_of(least);
 }
 
 /* Whether a buffer of some rank consists of equal blocks, one for each rank. */

@@ -1,7 +1,7 @@
 #!/bin/sh
 # explain_gpu.sh: coll_explain --gpu: modes, counts, and times that follow from assumptions alone.
 explain="$BUILD/bin/coll_explain"
-export COLL_CALIBRATION=none
+export COLL_CALIBRATION=none COLL_GPU_SLOT_BYTES=4M
 failed=0
 
 # expect STATUS TEXT ARGS...: the exit status, and a text that the output must contain. Spaces and ends of lines
@@ -68,7 +68,10 @@ expect 0 " 0-3 21 25165824 B 37748736 B 25165824 B" allreduce -n 4 -b 16M --gpu 
 expect 0 "1 round of up to 4194304 bytes a block (slots of 4194304 bytes), 1 meet" allreduce -n 2 -b 4M --gpu 2
 expect 0 " 0 11 10485760 B 10485760 B 0 B" broadcast -n 4 -b 5M --gpu 2
 expect 0 " 1 9 0 B 5242880 B 5242880 B" broadcast -n 4 -b 5M --gpu 2
-expect 0 " 0-2 12 12582912 B 8388608 B 0 B" reduce_scatter -n 3 -b 2M --gpu 1 --threads
+expect 0 "one rank reads and writes the buffers of all, after 1 meet" reduce_scatter -n 3 -b 2M --gpu 1 --threads
+expect 0 " 0 8 6291456 B 2097152 B 0 B 1-2 3 6291456 B 2097152 B 0 B" reduce_scatter -n 3 -b 2M --gpu 1 --threads
+expect 0 " 0 18 18874368 B 18874368 B 0 B 1-7 3 " alltoall -n 8 -b 2304K --gpu 1 --threads
+expect 0 "5 rounds of up to 465984" reduce_scatter -n 9 -b 2M --gpu 1 --threads
 expect 0 " 1-2 5 1048576 B 0 B" reduce -n 3 -b 1M --gpu 3 --no-peers
 expect 0 " 0 3 4096 B 4096 B 0 B" exscan -n 3 -b 4K --gpu 3
 expect 0 " 2 4 4096 B 8192 B 8192 B" exscan -n 3 -b 4K --gpu 3
@@ -92,7 +95,8 @@ expect 0 "registered inputs, and segments of results, are read where they are, 3
   allreduce -n 3 -b 5M --gpu 3 --registered both
 expect 0 " 0-1 7 1747648 B 5242880 B 6990528 B" allreduce -n 3 -b 5M --gpu 3 --registered both
 COLL_GPU_MODE=ordered expect 0 " 0-1 14 8738176 B 5242880 B 0 B" allreduce -n 3 -b 5M --gpu 1 --registered both
-expect 0 " 0-1 13 8738176 B" allreduce -n 3 -b 5M --gpu 1 --threads --registered both
+expect 0 " 0 6 5242880 B 5242880 B" allreduce -n 3 -b 5M --gpu 1 --threads --registered both
+expect 0 " 0-1 14 " allreduce -n 3 -b 5M --gpu 1 --threads --registered both --deterministic on
 expect 0 "registered inputs are read where they are, and folded in segments, one a rank, in slots, 2 meets" \
   allreduce -n 3 -b 5M --gpu 3 --registered input
 expect 0 " 0-1 6 " allreduce -n 3 -b 5M --gpu 3 --registered input

@@ -102,6 +102,7 @@ typedef struct gpu_call {
   size_t piece; /* bytes of each block that are in a slot at a time */
   size_t rounds, meets;
   bool in_segments; /* each rank folds one segment of a round */
+  bool party;       /* one rank does the work of all */
   bool readable;    /* some buffers are registered that others could read where they are, */
   bool in_place;    /* and they do: */
   bool reads_inputs, reads_results, in_slots;

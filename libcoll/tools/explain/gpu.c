@@ -145,8 +145,42 @@ static void count_in_slots(const question *q, gpu_call *call, traffic *t) {
   call->meets = colli_direct_meets(&t->shape, q->bytes, q->captured);
 }
 
+/* How many kernels the work of all takes. */
+static int kernels_of_party(const question *q) {
+  const int n = q->nranks;
+  if (q->coll == COLLI_BARRIER || q->bytes == 0)
+    return 0;
+  if (q->coll == COLLI_ALLREDUCE || q->coll == COLLI_REDUCE)
+    return 1;
+  if (colli_reduces(q->coll))
+    return q->coll == COLLI_EXSCAN ? n - 1 : n;
+  const int copies = q->coll == COLLI_ALLGATHER || q->coll == COLLI_ALLTOALL ? n * n : n;
+  return (copies + COLL_GPU_PLACES - 1) / COLL_GPU_PLACES;
+}
+
+/* Whether one rank does the work of all (stream/direct_party.h), and adds it: each buffer is read
+ * and written once, but by copies as often as it is copied. */
+static bool count_party(const question *q, gpu_call *call, traffic *t) {
+  const double bytes = (double)q->bytes;
+  if (call->mode != COLLI_GPU_MEET || q->nranks > COLL_GPU_PLACES || t->shape.tree)
+    return false;
+  call->party = true;
+  call->meets = 1;
+  for (int rank = 0; rank < q->nranks; rank++) {
+    gpu_rank *it = &t->ranks[rank];
+    it->writes = explain_result_of(q, rank, bytes);
+    it->reads = colli_reduces(q->coll) ? explain_input_of(q, rank, bytes) : it->writes;
+    it->operations = 3; /* an event, a wait, the end */
+  }
+  /* One of them, any, has a wait for each of the others instead, the kernels, and an event more. */
+  t->ranks[0].operations += q->nranks - 1 + kernels_of_party(q);
+  return true;
+}
+
 /* Adds a call in GPU memory. */
 static void count_direct(const question *q, gpu_call *call, traffic *t) {
+  if (count_party(q, call, t))
+    return;
   if (!explain_count_in_place(t, call))
     count_in_slots(q, call, t);
   int each = 3; /* ORDERED: "reached", a wait and its reset */

@@ -32,6 +32,11 @@ static void print_cut(const question *q, const gpu_call *call) {
          "back");
     return;
   }
+  if (call->party) {
+    puts("one rank reads and writes the buffers of all, after 1 meet; unless some are on the host, "
+         "or not aligned");
+    return;
+  }
   if (call->in_place) {
     printf("registered %s are read where they are%s, %zu meets\n",
            !call->reads_inputs   ? "results"

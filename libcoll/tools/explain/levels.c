@@ -71,7 +71,7 @@ static bool is_divided(const question *q, const answer *a, const groups *g) {
   if (colli_reduces(q->coll) && a->shape.order != COLLI_ORDER_ANY)
     return false;
   const size_t slot_bytes = (size_t)params.number[COLLI_PARAM_GPU_SLOT_BYTES];
-  return colli_levels_is_long(q->coll, q->bytes, g->size, slot_bytes / COLLI_STAGED_DEPTH) &&
+  return colli_levels_is_long(q->coll, q->bytes, g->size, colli_staged_part_of(slot_bytes)) &&
          mode_within(q, g) != COLLI_GPU_STAGED;
 }
 
