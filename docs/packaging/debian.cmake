@@ -1,10 +1,11 @@
 # Debian packages: `cpack -G DEB` in a build folder that was configured with -DCMAKE_INSTALL_PREFIX=/usr.
 set(debian ${CMAKE_CURRENT_LIST_DIR}/debian)
+# Who makes the packages says so, as with Debian's own tools.
 set(maintainer "The libcoll authors <libcoll@localhost>")
 if(DEFINED ENV{DEBEMAIL})
   set(maintainer "$ENV{DEBFULLNAME} <$ENV{DEBEMAIL}>")
 endif()
-set(CPACK_DEBIAN_PACKAGE_MAINTAINER "${maintainer}" CACHE STRING "Who makes the Debian packages: name <address>")
+set(CPACK_DEBIAN_PACKAGE_MAINTAINER "${maintainer}")
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME libcoll)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
