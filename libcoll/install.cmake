@@ -67,6 +67,10 @@ if(programs)
 endif()
 
 file(RELATIVE_PATH COLL_PC_TO_PREFIX /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
+set(COLL_PC_MACHINE)
+if(COLL_MACHINE)
+  set(COLL_PC_MACHINE -lhwloc)
+endif()
 configure_file(${PROJECT_SOURCE_DIR}/libcoll/coll.pc.in ${PROJECT_BINARY_DIR}/coll.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/coll.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT development)
 
