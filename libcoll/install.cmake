@@ -18,7 +18,8 @@ install(DIRECTORY ${PROJECT_SOURCE_DIR}/libcoll/include/coll TYPE INCLUDE COMPON
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE ${PROJECT_SOURCE_DIR}/README.md ${PROJECT_SOURCE_DIR}/CHANGELOG.md
         TYPE DOC COMPONENT documentation)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs TYPE DOC COMPONENT documentation
-        FILES_MATCHING PATTERN "*.md" PATTERN "*.svg" PATTERN examples/* PATTERN packaging EXCLUDE)
+        FILES_MATCHING PATTERN "*.md" PATTERN "*.svg" PATTERN examples/* PATTERN site EXCLUDE PATTERN spack EXCLUDE
+        PATTERN conda EXCLUDE PATTERN debian EXCLUDE)
 
 set(programs)
 foreach(program collrun collctl coll_perf coll_recovery coll_train coll_explain coll_calibrate coll_topo)
