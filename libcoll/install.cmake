@@ -33,7 +33,9 @@ endif()
 
 # Man pages are made of the headers and of what the programs print with --help.
 find_package(Python3 3.9 QUIET COMPONENTS Interpreter)
-if(PROJECT_IS_TOP_LEVEL AND Python3_Interpreter_FOUND)
+if(NOT PROJECT_IS_TOP_LEVEL OR COLL_SANITIZE)
+  # Nobody installs these.
+elseif(Python3_Interpreter_FOUND)
   set(documented ${programs})
   if(CMAKE_CROSSCOMPILING) # they do not run here
     set(documented)
@@ -54,7 +56,7 @@ if(PROJECT_IS_TOP_LEVEL AND Python3_Interpreter_FOUND)
   if(documented)
     install(DIRECTORY ${PROJECT_BINARY_DIR}/man/man1 TYPE MAN COMPONENT tools)
   endif()
-elseif(PROJECT_IS_TOP_LEVEL)
+else()
   message(STATUS "no Python 3.9 or newer: built without man pages")
 endif()
 

@@ -25,12 +25,12 @@ ABOVE = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
 
 
 def pages():
-    """The paths of all pages and pictures, from the root of the sources."""
+    """The paths of all pages, pictures and figures, from the root of the sources."""
     yield from ABOVE
     for folder, folders, names in os.walk(os.path.join(ROOT, "docs")):
         folders.sort()
         for name in sorted(names):
-            if name.endswith((".md", ".svg", ".txt")):
+            if name.endswith((".md", ".svg", ".txt")) and name != "CMakeLists.txt":
                 yield os.path.relpath(os.path.join(folder, name), ROOT)
 
 
