@@ -148,9 +148,10 @@ def main(mode, root):
     return 0
 
 
-modes = [word for word in sys.argv[1:] if word in ("--check", "--write", "--list")]
-roots = [word[len("--source="):] for word in sys.argv[1:] if word.startswith("--source=")]
-if len(modes) != 1 or len(modes + roots) != len(sys.argv) - 1:
-    sys.exit(__doc__)
-here = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
-sys.exit(main(modes[0], (roots or [here])[-1]))
+if __name__ == "__main__":
+    modes = [word for word in sys.argv[1:] if word in ("--check", "--write", "--list")]
+    roots = [word[len("--source="):] for word in sys.argv[1:] if word.startswith("--source=")]
+    if len(modes) != 1 or len(modes + roots) != len(sys.argv) - 1:
+        sys.exit(__doc__)
+    here = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
+    sys.exit(main(modes[0], (roots or [here])[-1]))

@@ -32,8 +32,7 @@ FOLDERS = {"libcoll/exec": r"^unit_(test_(fastpath|reduce|stage|ops|plans)|plain
            "transports/shm": r"^unit_(\w+_shm_\w+|test_shared_detach)$|^conformance_test_(shm\w*|fault)$|^proc_"}
 # Not run unless asked for: tests of other transports, of the trainer, of schedules on paper; and the slowest.
 NOT_RUN = r"verbs|tcp|train|_test_(param|topo|net|auth|ctrl|fault_plan|perf_rounds|calib\w+|huge)$|^sched_|^hosts_"
-FLAGS = ["-G", "Ninja", "-DCMAKE_BUILD_TYPE=Mutant", "-DCMAKE_C_FLAGS_MUTANT=-O2", "-DCMAKE_CXX_FLAGS_MUTANT=-O2",
-         "-DCOLL_WERROR=OFF"]
+FLAGS = ["-G", "Ninja", "-DCMAKE_BUILD_TYPE=Mutant", "-DCMAKE_C_FLAGS_MUTANT=-O2", "-DCMAKE_CXX_FLAGS_MUTANT=-O2"]
 MARK = "MUTANT_OF"       # in the environment of every test, with the job's folder: so is what a test leaves behind
 MAX_BYTES = 8 << 30      # of memory or of a file: no mutant may fill the machine
 GRACE_S = 10             # a test may take this long plus three times what it takes in the unchanged library

@@ -240,23 +240,6 @@ static bool has_better_name(hwloc_obj_t object, int rank) {
   return false;
 }
 
-/* Speed in Mbit/s that the kernel reports for a network or RDMA device of this machine, or 0. */
-static double read_link_mbit(colli_device_kind kind, const char *name) {
-  char path[160];
-  double speed = 0;
-  if (kind == COLLI_DEVICE_NET)
-    snprintf(path, sizeof(path), "/sys/class/net/%s/speed", name);
-  else
-    snprintf(path, sizeof(path), "/sys/class/infiniband/%s/ports/1/rate", name);
-  FILE *file = fopen(path, "re");
-  if (file == NULL)
-    return 0;
-  if (fscanf(file, "%lf", &speed) != 1 || speed < 0)
-    speed = 0; /* a link that is down has -1 */
-  fclose(file);
-  return kind == COLLI_DEVICE_NET ? speed : speed * 1000;
-}
-
 /* Logical index of the package that an object is or belongs to, or -1. */
 static int package_of(hwloc_topology_t machine, hwloc_obj_t near) {
   return near->type == HWLOC_OBJ_PACKAGE ? (int)near->logical_index
@@ -284,7 +267,7 @@ static void fill_device(hwloc_topology_t machine, hwloc_obj_t object, colli_devi
       device->link_mbit = attr->linkspeed * 8000.0; /* hwloc has GB/s */
   }
   if (kind != COLLI_DEVICE_GPU && hwloc_topology_is_thissystem(machine))
-    device->link_mbit = read_link_mbit(kind, device->name);
+    device->link_mbit = colli_topo_link_mbit(kind, device->name);
   const char *noted = hwloc_obj_get_info_by_name(object, LINK_MBIT);
   const double mbit = noted != NULL ? strtod(noted, NULL) : 0;
   if (device->link_mbit == 0 && mbit > 0)
@@ -374,7 +357,7 @@ static void note_speeds(hwloc_topology_t machine) {
     int rank;
     const int kind = object->name != NULL ? kind_of(object, &rank) : -1;
     const double mbit = kind >= 0 && kind != COLLI_DEVICE_GPU
-                            ? read_link_mbit((colli_device_kind)kind, object->name)
+                            ? colli_topo_link_mbit((colli_device_kind)kind, object->name)
                             : 0;
     snprintf(text, sizeof(text), "%.17g", mbit);
     if (mbit > 0)
@@ -408,15 +391,4 @@ coll_status colli_topo_try(const char *source, FILE *out, coll_error *error) {
   if (status == COLL_OK)
     hwloc_topology_destroy(machine);
   return status;
-}
-
-/* Frees a machine; NULL is fine. */
-void colli_topo_free(colli_topo *topo) {
-  if (topo == NULL)
-    return;
-  free(topo->cores);
-  free(topo->core_of_pu);
-  free(topo->devices);
-  free(topo->pci);
-  free(topo);
 }

@@ -117,3 +117,14 @@ colli_topo *colli_topo_unpack(const char *bytes, size_t nbytes) {
   colli_topo_free(topo);
   return NULL;
 }
+
+/* Frees a machine; NULL is fine. */
+void colli_topo_free(colli_topo *topo) {
+  if (topo == NULL)
+    return;
+  free(topo->cores);
+  free(topo->core_of_pu);
+  free(topo->devices);
+  free(topo->pci);
+  free(topo);
+}

@@ -1,5 +1,5 @@
 /*
- * read.h: the machine as hwloc reads it, in this process; for topology/ and its fuzz target. hwloc
+ * read.h: how a machine is read, in this process; for topology/ and its fuzz target. hwloc
  * crashes on damaged files, so for others colli_topo_load() reads those in a child (apart.c).
  */
 #ifndef COLLI_TOPOLOGY_READ_H
@@ -17,6 +17,16 @@ const char *colli_topo_file(const char *source);
 
 /* Lets hwloc read a machine, and forgets it. Nothing is written. */
 coll_status colli_topo_try(const char *source, FILE *out, coll_error *error);
+
+/* Speed in Mbit/s that the kernel reports for a network or RDMA device of this machine, or 0. */
+double colli_topo_link_mbit(colli_device_kind kind, const char *name);
+
+/*
+ * Reads this machine without hwloc: from `root`, which is /sys except in tests. It finds packages,
+ * NUMA nodes, caches, cores, network and RDMA devices, and where GPUs are plugged in. Errors:
+ * SYSTEM (no processors there), NO_MEMORY.
+ */
+coll_status colli_topo_read_sysfs(const char *root, colli_topo **topo, coll_error *error);
 
 /* ---- apart.c --------------------------------------------------------------------------------- */
 

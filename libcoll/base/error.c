@@ -1,5 +1,6 @@
 /* error.c: filling in the public error record. */
 #include "libcoll/base/error.h"
+#include "libcoll/base/libc.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -16,7 +16,8 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <sys/queue.h>
+
+#include "libcoll/base/queue.h"
 
 /* ---- descriptors ----------------------------------------------------------------------------- */
 

@@ -11,7 +11,8 @@
 
 #include <poll.h>
 #include <stdbool.h>
-#include <sys/queue.h>
+
+#include "libcoll/base/queue.h"
 
 #define COLLI_MOVER_FDS 8
 

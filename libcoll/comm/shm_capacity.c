@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "libcoll/base/libc.h"
 #include "libcoll/sched/sched.h"
 
 #define SLOT_LEAST 4096 /* smaller slots, with messages of less than a page, would not pay off */

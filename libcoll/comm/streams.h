@@ -5,9 +5,9 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <sys/queue.h>
 
 #include "coll/coll.h"
+#include "libcoll/base/queue.h"
 
 TAILQ_HEAD(colli_stream_batches, colli_stream_batch);
 

@@ -7,8 +7,8 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
-#include <sys/queue.h>
 
+#include "libcoll/base/queue.h"
 #include "libcoll/gpu/cuda_load.h"
 
 #define COLLI_PINNED_PAGE    4096               /* the shortest blocks */

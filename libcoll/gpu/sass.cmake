@@ -10,7 +10,7 @@ find_program(COLL_FATBINARY fatbinary HINTS "${toolkit}" DOC "Packs the compiled
 mark_as_advanced(COLL_PTXAS COLL_FATBINARY)
 set(COLL_SASS)
 set(COLL_SASS_IMAGES)
-set(sass_folder ${CMAKE_BINARY_DIR}/gpu)
+set(sass_folder ${PROJECT_BINARY_DIR}/gpu)
 
 # Says whether ptxas knows an architecture. It is asked to compile, because its help names more than it knows.
 function(coll_ptxas_knows arch result)

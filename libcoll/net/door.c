@@ -12,6 +12,7 @@
 #include "libcoll/base/assert.h"
 #include "libcoll/base/clock.h"
 #include "libcoll/base/fork.h"
+#include "libcoll/base/libc.h"
 #include "libcoll/net/filter.h"
 
 #define PATIENCE_NS    (500 * COLLI_NS_PER_MS) /* what a guest that spoke has for its proof */

@@ -5,6 +5,7 @@
  * yielded, it was somebody else.
  */
 #include "libcoll/progress/outsider.h"
+#include "libcoll/base/libc.h"
 
 #include <signal.h>
 #include <sys/resource.h>

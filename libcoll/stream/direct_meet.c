@@ -106,7 +106,7 @@ coll_status colli_direct_choose(colli_direct *direct, const colli_gpu_offer *off
                                 coll_error *error) {
   const int nranks = direct->peers->nranks;
   const colli_gpu_mode asked = (colli_gpu_mode)offers[0].mode;
-  int pair[2];
+  int pair[2] = {-1, -1}; /* gcc -Os does not see that it is set */
   const bool shared = find_shared(offers, nranks, pair), threads = are_threads(offers, nranks);
   if (asked == COLLI_GPU_SPIN && shared)
     return colli_error_set(

@@ -75,9 +75,12 @@ uint64_t colli_cache_share(int ranks) {
   int cpus = online > 0 ? (int)online : 1;
   colli_cache cache;
   if (!colli_cache_read("/sys/devices/system/cpu/cpu0/cache", &cache)) {
-    long bytes = sysconf(_SC_LEVEL3_CACHE_SIZE);
+    long bytes = 0;
+#ifdef _SC_LEVEL3_CACHE_SIZE /* not in every C library */
+    bytes = sysconf(_SC_LEVEL3_CACHE_SIZE);
     if (bytes <= 0)
       bytes = sysconf(_SC_LEVEL2_CACHE_SIZE);
+#endif
     cache = (colli_cache){bytes > 0 ? (uint64_t)bytes : 0, cpus};
   }
   uint64_t caches = cache.cpus < cpus ? (uint64_t)(cpus / cache.cpus) : 1;

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "libcoll/base/error.h"
+#include "libcoll/base/libc.h"
 #include "libcoll/cost/links.h"
 #include "libcoll/tuning/quota.h"
 

@@ -10,6 +10,7 @@
 
 #include "libcoll/base/assert.h"
 #include "libcoll/base/clock.h"
+#include "libcoll/base/libc.h"
 
 #define STAGGER_NS    (200 * COLLI_NS_PER_MS) /* from one address to the next */
 #define RETRY_NS      (100 * COLLI_NS_PER_MS) /* at most, to the same address */

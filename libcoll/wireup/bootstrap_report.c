@@ -10,6 +10,7 @@
 #include "libcoll/base/assert.h"
 #include "libcoll/base/clock.h"
 #include "libcoll/base/error.h"
+#include "libcoll/base/libc.h"
 
 #define INTERRUPT_NS (50 * COLLI_NS_PER_MS) /* the longest time between two looks */
 #define REMEMBERED_NS                                                                              \

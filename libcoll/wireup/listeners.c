@@ -2,10 +2,10 @@
 #include "libcoll/wireup/listeners.h"
 
 #include <stdlib.h>
-#include <sys/queue.h>
 #include <unistd.h>
 
 #include "libcoll/base/fork.h"
+#include "libcoll/base/queue.h"
 
 typedef struct listener {
   LIST_ENTRY(listener) link;

@@ -121,7 +121,9 @@ int sk_epoll_ctl(int epoll_fd, int op, int fd, uint32_t events, uint64_t data) {
 int sk_epoll_collect(sk_epoll *epoll, void *out, int most) {
   struct epoll_event *found = out;
   int count = 0;
-  sk_watch *last = TAILQ_LAST(&epoll->ready, sk_watch_list), *w, *next;
+  sk_watch *last = NULL, *w, *next; /* those queued again meanwhile are not looked at */
+  TAILQ_FOREACH(w, &epoll->ready, ready)
+    last = w;
   for (w = TAILQ_FIRST(&epoll->ready); w && count < most; w = next) {
     next = w == last ? NULL : TAILQ_NEXT(w, ready);
     const uint32_t ready = sk_file_ready(w->file) & (w->events | EPOLLERR | EPOLLHUP);

@@ -3,9 +3,9 @@
 #define TESTS_SIMKERNEL_SUPPORT_MACHINE_H
 
 #include <stdint.h>
-#include <sys/queue.h>
 
 #include "libcoll/base/prng.h"
+#include "libcoll/base/queue.h"
 #include "support_kernel.h"
 
 #define SK_FD_BASE  (1 << 21) /* above all real descriptors, and above those that fork.c lists */

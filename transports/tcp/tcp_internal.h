@@ -13,8 +13,7 @@
 #ifndef COLLI_TRANSPORTS_TCP_INTERNAL_H
 #define COLLI_TRANSPORTS_TCP_INTERNAL_H
 
-#include <sys/queue.h>
-
+#include "libcoll/base/queue.h"
 #include "libcoll/net/door.h"
 #include "libcoll/net/heartbeat.h"
 #include "transports/stream/stream.h"

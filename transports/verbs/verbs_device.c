@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "libcoll/base/fork.h"
+#include "libcoll/base/libc.h"
 #include "transports/verbs/verbs_device_internal.h"
 #include "transports/verbs/verbs_event.h"
 

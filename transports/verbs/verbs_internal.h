@@ -17,8 +17,8 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#include <sys/queue.h>
 
+#include "libcoll/base/queue.h"
 #include "transports/verbs/verbs_addr.h"
 #include "transports/verbs/verbs_event.h"
 #include "transports/verbs/verbs_mr.h"

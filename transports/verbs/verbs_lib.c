@@ -6,6 +6,8 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "libcoll/base/libc.h"
+
 /*
  * A function of the table: its name and version in the library. The version matters: old libraries
  * have some functions under the same name, but with other arguments.

@@ -1,7 +1,7 @@
-# The Python package: built in ${CMAKE_BINARY_DIR}/python, where a program finds it with PYTHONPATH, and installed for
+# The Python package: built in ${PROJECT_BINARY_DIR}/python, where a program finds it with PYTHONPATH, and installed for
 # ${COLL_PYTHON}. It needs cffi and the headers of Python (Debian: python3-cffi, python3-dev).
-set(here ${CMAKE_SOURCE_DIR}/libcoll/bindings/python)
-if(NOT DEFINED COLL_PYTHON)
+set(here ${PROJECT_SOURCE_DIR}/libcoll/bindings/python)
+if(NOT DEFINED COLL_PYTHON AND PROJECT_IS_TOP_LEVEL)
   find_program(python3 python3)
   mark_as_advanced(python3)
   foreach(modules "cffi, numpy" cffi) # the package works without NumPy, too
@@ -15,13 +15,15 @@ raise SystemExit(not os.path.exists(os.path.join(sysconfig.get_path('include'), 
     endforeach()
   endforeach()
 endif()
-if(NOT COLL_PYTHON)
+if(NOT COLL_PYTHON AND PROJECT_IS_TOP_LEVEL)
   message(STATUS "no Python with cffi and Python.h (Debian: python3-cffi, python3-dev): built without the Python package")
+endif()
+if(NOT COLL_PYTHON)
   return()
 endif()
 file(GLOB modules CONFIGURE_DEPENDS ${here}/*.py ${here}/coll/*.py ${here}/coll/py.typed)
-file(GLOB headers CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/libcoll/include/coll/*.h)
-set(package ${CMAKE_BINARY_DIR}/python)
+file(GLOB headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/libcoll/include/coll/*.h)
+set(package ${PROJECT_BINARY_DIR}/python)
 # The extension finds the library in the build folder, and from where it is installed.
 execute_process(COMMAND ${COLL_PYTHON} -c "import sys; print('python3/dist-packages' if sys.prefix == '/usr' else \
 f'python{sys.version_info[0]}.{sys.version_info[1]}/site-packages')" OUTPUT_VARIABLE folder
@@ -35,3 +37,9 @@ add_custom_command(OUTPUT ${package}/stamp
   DEPENDS coll ${modules} ${headers} VERBATIM)
 add_custom_target(python ALL DEPENDS ${package}/stamp)
 install(DIRECTORY ${package}/coll DESTINATION ${COLL_PYTHON_DIR} COMPONENT python PATTERN __pycache__ EXCLUDE)
+# In /usr the dynamic loader finds the library, and Debian forbids such paths there.
+install(CODE "set(package \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${COLL_PYTHON_DIR}/coll\")
+if(CMAKE_INSTALL_PREFIX STREQUAL \"/usr\")
+  file(GLOB extension \"\${package}/_coll.*.so\")
+  file(RPATH_REMOVE FILE \"\${extension}\")
+endif()" COMPONENT python)

@@ -1,7 +1,7 @@
-# The backend for PyTorch: the package coll_torch, built in ${CMAKE_BINARY_DIR}/torch, where a program finds it with
+# The backend for PyTorch: the package coll_torch, built in ${PROJECT_BINARY_DIR}/torch, where a program finds it with
 # PYTHONPATH, and installed for ${COLL_TORCH_PYTHON}. It needs PyTorch with its headers, those of Python and pybind11
 # (Debian: python3-torch, libtorch-dev, python3-dev, pybind11-dev; PyTorch's own wheels have their part).
-set(here ${CMAKE_SOURCE_DIR}/libcoll/bindings/torch)
+set(here ${PROJECT_SOURCE_DIR}/libcoll/bindings/torch)
 if(NOT DEFINED COLL_TORCH_PYTHON)
   find_program(python3 python3)
   mark_as_advanced(python3)
@@ -26,8 +26,8 @@ built without the backend for PyTorch")
 endif()
 message(STATUS "the backend for PyTorch is built for ${COLL_TORCH_PYTHON}")
 file(GLOB sources CONFIGURE_DEPENDS ${here}/*.py ${here}/*.cpp ${here}/*.hpp ${here}/coll_torch/*.py)
-file(GLOB headers CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/libcoll/include/coll/*.h)
-set(package ${CMAKE_BINARY_DIR}/torch)
+file(GLOB headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/libcoll/include/coll/*.h)
+set(package ${PROJECT_BINARY_DIR}/torch)
 # The extension finds the library in the build folder, and from where it is installed.
 execute_process(COMMAND ${COLL_TORCH_PYTHON} -c "import sys; print('python3/dist-packages' if sys.prefix == '/usr' else \
 f'python{sys.version_info[0]}.{sys.version_info[1]}/site-packages')" OUTPUT_VARIABLE folder

@@ -10,6 +10,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include "libcoll/base/libc.h"
 #include "libcoll/tools/collrun/run.h"
 
 static int compare(const void *a, const void *b) {

@@ -46,10 +46,15 @@ void run_secret_line(const run_job *job, char line[RUN_SECRET_LINE]) {
   memcpy(line + COLLI_SECRET_DIGITS, "\n", 2);
 }
 
-/* Sends the name of a signal, in the shell's form, to the other host. */
+/* Sends the name of a signal that collrun forwards, in the shell's form, to the other host. */
 static void send_signal_name(const run_rank *rank, int number) {
   char line[32];
-  int bytes = snprintf(line, sizeof(line), "%s\n", sigabbrev_np(number));
+  int bytes = snprintf(line, sizeof(line), "%s\n",
+                       number == SIGINT    ? "INT"
+                       : number == SIGHUP  ? "HUP"
+                       : number == SIGUSR1 ? "USR1"
+                       : number == SIGUSR2 ? "USR2"
+                                           : "TERM");
   if (write(rank->control_fd, line, (size_t)bytes) < 0 && errno != EPIPE)
     perror("collrun: cannot forward a signal"); /* EPIPE: the rank has just ended */
 }
