@@ -45,6 +45,7 @@ PYBIND11_MODULE(_C, module) {
       .def("monitored_barrier", &monitored_barrier, py::arg("timeout"),
            "A barrier whose error names all ranks that have not come within the timeout.",
            py::call_guard<py::gil_scoped_release>())
+      .def("_abort_if_busy", &PythonGroup::abort_if_busy, py::call_guard<py::gil_scoped_release>())
       .def("abort", &PythonGroup::abort, "Ends all operations with an error, on all ranks.",
            py::call_guard<py::gil_scoped_release>());
 }

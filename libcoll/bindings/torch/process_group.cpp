@@ -114,6 +114,10 @@ void CollGroup::abort() {
   runner_->abort();
 }
 
+void CollGroup::abort_if_busy() {
+  runner_->abort_if_busy();
+}
+
 void CollGroup::setSequenceNumberForGroup() {
 }
 

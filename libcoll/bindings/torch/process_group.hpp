@@ -103,6 +103,9 @@ public:
   /* Ends all operations with an error, on all ranks. */
   void abort();
 
+  /* The same if any are left: at the end of the process. */
+  void abort_if_busy();
+
 protected:
   /* Leaves an operation to the runner. inputs, outputs: all its tensors. finish: what is to be done
    * when it has succeeded. What `start` and `finish` hold is kept until the operation has ended. */

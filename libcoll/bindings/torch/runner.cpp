@@ -35,6 +35,7 @@ struct Runner::State {
   std::vector<Task> queue;
   std::thread::id owner;                /* the thread that uses the communicator */
   std::vector<std::thread::id> threads; /* those that have not ended */
+  size_t busy = 0;                      /* operations that have not ended */
   bool ends = false;                    /* the owner is in an `end` */
   bool waits = false;                   /* it is, or will be, in a call that coll_wake() ends */
   bool stops = false;
@@ -87,6 +88,7 @@ void Runner::submit(Task task) {
   }
   std::lock_guard<std::mutex> lock(state.mutex);
   state.queue.push_back(std::move(task));
+  state.busy++;
   if (state.ends && state.owner == std::this_thread::get_id())
     State::begin(state_); /* an `end` may wait for this task */
   else if (state.waits)
@@ -97,6 +99,16 @@ void Runner::submit(Task task) {
 void Runner::abort() {
   if (getpid() == state_->pid)
     (void)coll_comm_abort(state_->comm);
+}
+
+void Runner::abort_if_busy() {
+  if (getpid() != state_->pid)
+    return;
+  std::unique_lock<std::mutex> lock(state_->mutex);
+  const bool is_busy = state_->busy > 0;
+  lock.unlock();
+  if (is_busy)
+    abort();
 }
 
 /* Starts tasks. Those that cannot be started have ended. */
@@ -171,6 +183,7 @@ void Runner::State::run() {
     {
       std::lock_guard<std::mutex> lock(mutex);
       ends = true;
+      busy -= ended.size(); /* before anybody sees that they have ended, and exits */
     }
     for (Ended &one : ended)
       one.end(one.status, one.text);

@@ -47,6 +47,9 @@ public:
   /* Ends all operations with an error, on all ranks. Any thread. */
   void abort();
 
+  /* The same if any are left: at the end of a process, whose other ranks should not wait for it. */
+  void abort_if_busy();
+
 private:
   struct State;
   std::shared_ptr<State> state_; /* the threads have it, too */

@@ -5,6 +5,8 @@
     dist.init_process_group("coll")      # under torchrun, or with any init_method
 
 docs/bindings/torch.md says what it supports."""
+import atexit
+
 import torch  # its libraries are those of the extension
 from torch import distributed as dist
 
@@ -43,6 +45,17 @@ def abort(group=None):
     _group_of(group).abort()
 
 
+def _leave():
+    """At the end of the process: if operations are left in which this rank waits for others, it would wait here, too, and
+    so would they. They are told instead."""
+    for group in list(dist.distributed_c10d._pg_map):
+        try:
+            _group_of(group)._abort_if_busy()
+        except (ValueError, RuntimeError):
+            pass  # a group of another backend, or on other devices
+
+
+atexit.register(_leave)
 if int(torch.__version__.split(".")[0]) >= 2:
     dist.Backend.register_backend("coll", _create, extended_api=True, devices=["cpu", "cuda"])
 else:
