@@ -47,8 +47,8 @@ int main(void) {
 
   coll_status status = COLL_OK;
   for (int p = 0; p < PIECES && status == COLL_OK; p++)
-    status = coll_allreduce_init(numbers[p], sums[p], COUNT, COLL_FLOAT32, COLL_SUM, comm,
-                                 &requests[p]);
+    status =
+        coll_allreduce_init(numbers[p], sums[p], COUNT, COLL_FLOAT32, COLL_SUM, comm, &requests[p]);
   if (status == COLL_OK)
     status = run(requests, rank);
   for (int p = 0; p < PIECES; p++)

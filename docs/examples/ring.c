@@ -22,7 +22,8 @@ int main(void) {
   long long number = 0;
   coll_status status = COLL_OK;
   if (rank == 0) { /* starts, and gets the number back at the end; one rank sends to itself */
-    status = coll_sendrecv(&number, 1, next, TAG, &number, 1, previous, TAG, COLL_INT64, NULL, comm);
+    status =
+        coll_sendrecv(&number, 1, next, TAG, &number, 1, previous, TAG, COLL_INT64, NULL, comm);
   } else {
     status = coll_recv(&number, 1, COLL_INT64, previous, TAG, NULL, comm);
     number += rank;

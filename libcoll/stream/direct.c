@@ -11,6 +11,7 @@
 #include "libcoll/run/run.h"
 #include "libcoll/stream/direct_agree.h"
 #include "libcoll/stream/direct_meet.h"
+#include "libcoll/stream/direct_party.h"
 #include "libcoll/stream/direct_register.h"
 
 #define LEAVE_NS COLLI_NS_PER_S /* how long a destroy waits for the others' */
@@ -62,6 +63,36 @@ coll_status colli_direct_check(const coll_comm *comm, int *device, coll_error *e
   return find_device(comm, device, error);
 }
 
+/* Makes a party for all ranks, in case that they are threads that share this GPU: rank 0 does. */
+static coll_status make_party(const coll_comm *comm, colli_direct *direct, int device,
+                              colli_gpu_offer *offer, coll_error *error) {
+  if (comm->rank > 0 || comm->nranks > COLL_GPU_PLACES)
+    return COLL_OK;
+  const coll_status status =
+      colli_direct_party_make(&comm->gpu->cuda, device, comm->nranks, &direct->party, error);
+  offer->party = (uint64_t)direct->party;
+  return status;
+}
+
+/* Joins that party, if there is one and ranks meet as threads do. */
+static void join_party(colli_direct *direct, const colli_gpu_offer *offers) {
+  colli_direct_party *party = (colli_direct_party *)(uintptr_t)offers[0].party;
+  if (direct->mode != COLLI_GPU_MEET || !party || direct->party)
+    return;
+  colli_direct_party_join(party);
+  direct->party = party;
+}
+
+/* Leaves it; not if other ranks are perhaps about to join. */
+static void leave_party(coll_comm *comm, colli_direct *direct, bool keep) {
+  colli_gpu_thread before;
+  if (!direct->party || (keep && !direct->joined) ||
+      colli_gpu_enter(comm->gpu, direct->peers->device, &before, NULL) != COLL_OK)
+    return;
+  colli_direct_party_leave(direct->party, &comm->gpu->cuda);
+  colli_gpu_leave(comm->gpu, &before);
+}
+
 /* Makes this rank's part. */
 static coll_status make_part(const coll_comm *comm, colli_direct *direct, colli_gpu_offer *offer,
                              coll_error *error) {
@@ -81,6 +112,8 @@ static coll_status make_part(const coll_comm *comm, colli_direct *direct, colli_
   status = colli_gpu_enter(comm->gpu, device, &before, error);
   if (status == COLL_OK) {
     status = colli_direct_make_events(direct, &comm->gpu->cuda, device, offer, error);
+    if (status == COLL_OK)
+      status = make_party(comm, direct, device, offer, error);
     colli_gpu_leave(comm->gpu, &before);
   }
   offer->ready = status == COLL_OK;
@@ -104,6 +137,7 @@ static void free_part(coll_comm *comm, colli_direct *direct, bool keep) {
   if (keep && direct->peers)
     colli_log_write(&comm->log, COLLI_LOG_INFO,
                     "other ranks may still look into this one's area of GPU memory, so it is kept");
+  leave_party(comm, direct, keep);
   if (direct->peers)
     colli_direct_free_meets(direct, comm->gpu, direct->peers->device,
                             keep && direct->mode == COLLI_GPU_MEET);
@@ -147,6 +181,8 @@ static coll_status join(coll_comm *comm, colli_direct *direct, colli_gpu_offer *
   status = colli_gpu_peers_map(direct->peers, offers, &error);
   if (status == COLL_OK)
     status = colli_direct_choose(direct, offers, &error);
+  if (status == COLL_OK)
+    join_party(direct, offers);
   colli_call_resume(comm);
   return colli_direct_agree(comm, &colli_direct_joining, status, &error, COLL_ERR_UNSUPPORTED);
 }

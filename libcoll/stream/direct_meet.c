@@ -10,7 +10,6 @@
 #include "libcoll/progress/wait.h"
 #include "libcoll/run/request.h"
 #include "libcoll/run/run.h"
-#include "libcoll/stream/direct_party.h"
 
 /* The first two ranks that have the same GPU; false: all have their own. */
 static bool find_shared(const colli_gpu_offer *offers, int nranks, int pair[2]) {
@@ -74,14 +73,6 @@ static coll_status take_events(colli_direct *direct, const colli_gpu_offer *offe
   return COLL_OK;
 }
 
-/* Joins rank 0's party, if there is one. */
-static void join_party(colli_direct *direct, colli_direct_party *party) {
-  if (!party || direct->party)
-    return;
-  colli_direct_party_join(party);
-  direct->party = party;
-}
-
 coll_status colli_direct_make_events(colli_direct *direct, const colli_cuda *cuda, int device,
                                      colli_gpu_offer *offer, coll_error *error) {
   for (int i = 0; i < 3; i++) {
@@ -94,12 +85,7 @@ coll_status colli_direct_make_events(colli_direct *direct, const colli_cuda *cud
     if (i < 2)
       offer->events[i] = (uint64_t)direct->events[i];
   }
-  const int nranks = direct->peers->nranks;
-  if (direct->peers->rank > 0 || nranks > COLL_GPU_PLACES)
-    return COLL_OK;
-  const coll_status status = colli_direct_party_make(cuda, device, nranks, &direct->party, error);
-  offer->party = (uint64_t)direct->party;
-  return status;
+  return COLL_OK;
 }
 
 coll_status colli_direct_choose(colli_direct *direct, const colli_gpu_offer *offers,
@@ -124,12 +110,8 @@ coll_status colli_direct_choose(colli_direct *direct, const colli_gpu_offer *off
     direct->mode = COLLI_GPU_MEET;
   else if (asked != COLLI_GPU_ORDERED && !shared && fits)
     direct->mode = COLLI_GPU_SPIN;
-  coll_status status = take_words(direct, error);
-  if (status == COLL_OK && threads)
-    status = take_events(direct, offers, error);
-  if (status == COLL_OK && direct->mode == COLLI_GPU_MEET)
-    join_party(direct, (colli_direct_party *)(uintptr_t)offers[0].party);
-  return status;
+  const coll_status status = take_words(direct, error);
+  return status == COLL_OK && threads ? take_events(direct, offers, error) : status;
 }
 
 void colli_direct_free_meets(colli_direct *direct, colli_gpu *gpu, int device, bool keep) {
@@ -143,12 +125,9 @@ void colli_direct_free_meets(colli_direct *direct, colli_gpu *gpu, int device, b
   direct->words = direct->there = direct->gone = NULL;
   free(direct->theirs);
   direct->theirs = NULL;
-  if (!direct->events[0] || colli_gpu_enter(gpu, device, &before, NULL) != COLL_OK)
+  if (keep || !direct->events[0] || colli_gpu_enter(gpu, device, &before, NULL) != COLL_OK)
     return;
-  if (direct->party && (direct->joined || !keep)) /* others may be about to join */
-    colli_direct_party_leave(direct->party, &gpu->cuda);
-  direct->party = NULL;
-  for (int i = 0; i < 3 && !keep; i++)
+  for (int i = 0; i < 3; i++)
     if (direct->events[i])
       gpu->cuda.event_destroy(direct->events[i]);
   memset(direct->events, 0, sizeof(direct->events));

@@ -17,7 +17,7 @@
 #include "libcoll/comm/comm.h"
 #include "libcoll/gpu/passage.h"
 
-/* Makes this rank's events, and rank 0's party, and tells them in its offer. The device is entered.
+/* Makes this rank's events and tells them in its offer. The device is entered.
  * Errors: SYSTEM. */
 coll_status colli_direct_make_events(colli_direct *direct, const colli_cuda *cuda, int device,
                                      colli_gpu_offer *offer, coll_error *error);
