@@ -37,6 +37,8 @@ while read -r _ name section; do
 done < <(cat pages/* | sed -n 's/^\.Xr ( /.Xr /; s/^\.Xr \([a-z0-9_]*\) \([137]\).*/.Xr \1 \2/p' | sort -u)
 
 # The text is that of the headers and of the programs.
-mandoc -Tascii pages/coll_send.3 | col -b | grep -q 'Sends count elements to rank peer' || say "coll_send(3) does not say what it does"
-mandoc -Tascii pages/collrun.1 | col -b | grep -q -- '--keep-going' || say "collrun(1) does not have --keep-going"
+mandoc -Tascii pages/coll_send.3 | col -b >text
+grep -q 'Sends count elements to rank peer' text || say "coll_send(3) does not say what it does"
+mandoc -Tascii pages/collrun.1 | col -b >text
+grep -q -- '--keep-going' text || say "collrun(1) does not have --keep-going"
 exit $wrong
