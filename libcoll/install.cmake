@@ -1,5 +1,5 @@
 # Rules for `cmake --install`: libraries, headers, programs, pkg-config and CMake packages, in the components runtime,
-# development, tools, documentation and python; and the target `uninstall`. A project that adds libcoll with
+# development, tools, documentation, python and torch; and the target `uninstall`. A project that adds libcoll with
 # add_subdirectory(... EXCLUDE_FROM_ALL) does not install it.
 include(CMakePackageConfigHelpers)
 set(COLL_CMAKE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/coll)

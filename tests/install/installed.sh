@@ -14,7 +14,7 @@ quietly cmake -S "$SOURCE/docs/examples" -B examples -DCMAKE_PREFIX_PATH="$scrat
 quietly cmake --build examples
 run_examples examples
 
-for component in runtime development tools documentation python; do
+for component in runtime development tools documentation python torch; do
   DESTDIR=$scratch/parts quietly cmake --install "$BUILD" --prefix "$scratch/prefix" --component $component
 done
 (cd "parts/$scratch" && find prefix ! -type d | sort) | diff installed - || {

@@ -21,7 +21,7 @@ if [ $status != 0 ] || ! grep -q "rank 2 has gone on" "$meeting/2.txt"; then
 fi
 
 status=0
-said=$(timeout 300 "$python" -m torch.distributed.run --standalone --nproc_per_node 2 -r 1 -t 1 "$folder/left.py" 2>&1) ||
+said=$(timeout 300 $torchrun 2 "$folder/left.py" 2>&1) ||
   status=$?
 if [ $status = 0 ] || [ $status = 124 ] || ! printf '%s\n' "$said" | grep -q "KeyError: 'of the program'"; then
   printf '%s\nfailed: left.py\n' "$said"
@@ -29,7 +29,7 @@ if [ $status = 0 ] || [ $status = 124 ] || ! printf '%s\n' "$said" | grep -q "Ke
 fi
 
 status=0
-said=$(timeout 300 "$python" -m torch.distributed.run --standalone --nproc_per_node 3 --max_restarts 1 -r 1 -t 1 \
+said=$(timeout 300 $torchrun 3 --max_restarts 1 \
   "$folder/restarted.py" 2>&1) || status=$?
 if [ $status != 0 ] || [ "$(printf '%s\n' "$said" | grep -c "is done in the second attempt")" != 3 ]; then
   printf '%s\nfailed: restarted.py\n' "$said"
