@@ -134,9 +134,9 @@ COLL_DEVICE int coll_is_stopped(uint64_t guard) {
   if (!guard)
     return 0;
   if (__nvvm_read_ptx_sreg_tid_x() == 0)
-    stopped = coll_load_system(
-        guard + COLL_GPU_GUARD_BYTES *
-                    ((uint32_t)__nvvm_read_ptx_sreg_ctaid_x() % COLL_GPU_GUARD_WORDS));
+    stopped =
+        coll_load_system(guard + COLL_GPU_GUARD_BYTES * ((uint32_t)__nvvm_read_ptx_sreg_ctaid_x() %
+                                                         COLL_GPU_GUARD_WORDS));
   __syncthreads();
   return stopped != 0;
 #else
