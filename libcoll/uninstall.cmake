@@ -13,7 +13,7 @@ foreach(manifest ${manifests})
       file(REMOVE ${file})
     endif()
     get_filename_component(folder ${file} DIRECTORY)
-    while(folder MATCHES "/coll(/|$)") # not the folders of others, such as include
+    while(folder MATCHES "/coll(_torch)?(/|$)") # not the folders of others, such as include
       file(GLOB rest ${folder}/*)
       if(rest OR NOT IS_DIRECTORY ${folder})
         break()
