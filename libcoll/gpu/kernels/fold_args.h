@@ -34,7 +34,7 @@ struct coll_gpu_fold {
   uint32_t factor_32;            /* AVG: bits of the factor as a float */
   uint32_t shift;                /* AVG: colli_divisor's bits; 0: nothing to divide by */
   uint32_t inputs, outputs;      /* how many */
-  uint64_t guard;                /* address of a guard: if its words are not 0, nothing is done; or 0 */
+  uint64_t guard; /* address of a guard: if its words are not 0, nothing is done; or 0 */
 };
 
 /* One piece of coll_copy. The places do not overlap. */

@@ -370,7 +370,8 @@ static void give(void *to, uint64_t value, size_t bytes) {
 }
 
 /* The first of the mappings that follow each other without a gap, of which this is one: the
- * attributes tell of all together, as a driver for CUDA 13.0 does; cuMemGetAddressRange() does not. */
+ * attributes tell of all together, as a driver for CUDA 13.0 does; cuMemGetAddressRange() does not.
+ */
 static const driver_memory *first_of_range(const driver_memory *m) {
   const driver_memory *before = m;
   while (before && before->kind == MAPPED_MEMORY) {
