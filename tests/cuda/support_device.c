@@ -36,7 +36,7 @@ bool device_is_real(void) {
 
 /* A real driver's GPUs. It is asked in a child: this process may fork ranks that initialise it. */
 static int ask_count(void) {
-  int status;
+  int status = 0;
   const pid_t child = fork();
   if (child == 0) {
     use u;
