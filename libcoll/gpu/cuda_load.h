@@ -48,4 +48,12 @@ const char *colli_cuda_result_text(const colli_cuda *cuda, colli_cu_result resul
 coll_status colli_cuda_fail(const colli_cuda *cuda, coll_error *error, const char *function,
                             int device, colli_cu_result result);
 
+/* The same, or COLL_OK if it has not failed. */
+static inline coll_status colli_cuda_status(const colli_cuda *cuda, coll_error *error,
+                                            const char *function, int device,
+                                            colli_cu_result result) {
+  return result == COLLI_CUDA_SUCCESS ? COLL_OK
+                                      : colli_cuda_fail(cuda, error, function, device, result);
+}
+
 #endif

@@ -116,9 +116,7 @@ coll_status colli_gpu_passage_join_capture(colli_gpu_passage *passage, coll_erro
     if (result != COLLI_CUDA_SUCCESS)
       cuda->user_object_release(object, 1); /* which sets `released` */
   }
-  if (result == COLLI_CUDA_SUCCESS)
-    return COLL_OK;
-  return colli_cuda_fail(cuda, error, function, passage->device, result);
+  return colli_cuda_status(cuda, error, function, passage->device, result);
 }
 
 void colli_gpu_passage_close(colli_gpu_passage *passage) {
@@ -159,9 +157,7 @@ static coll_status put_host(colli_gpu_passage *passage, colli_cu_host_fn functio
                             coll_error *error) {
   const colli_cuda *cuda = &passage->gpu->cuda;
   const colli_cu_result result = cuda->launch_host_func(passage->stream, function, passage);
-  if (result == COLLI_CUDA_SUCCESS)
-    return COLL_OK;
-  return colli_cuda_fail(cuda, error, "cuLaunchHostFunc", passage->device, result);
+  return colli_cuda_status(cuda, error, "cuLaunchHostFunc", passage->device, result);
 }
 
 coll_status colli_gpu_passage_tell(colli_gpu_passage *passage, coll_error *error) {
@@ -187,9 +183,7 @@ coll_status colli_gpu_passage_await(const colli_gpu_passage *passage, coll_error
     result = cuda->stream_write_value_32(passage->stream, answer, 0,
                                          COLLI_CU_STREAM_WRITE_VALUE_DEFAULT);
   }
-  if (result == COLLI_CUDA_SUCCESS)
-    return COLL_OK;
-  return colli_cuda_fail(cuda, error, function, passage->device, result);
+  return colli_cuda_status(cuda, error, function, passage->device, result);
 }
 
 coll_status colli_gpu_passage_end(colli_gpu_passage *passage, coll_error *error) {

@@ -224,9 +224,7 @@ static coll_status clear(const colli_gpu_peers *peers, colli_cu_deviceptr at, si
     function = "cuStreamSynchronize";
     result = cuda->stream_synchronize(stream);
   }
-  if (result == COLLI_CUDA_SUCCESS)
-    return COLL_OK;
-  return colli_cuda_fail(cuda, error, function, peers->device, result);
+  return colli_cuda_status(cuda, error, function, peers->device, result);
 }
 
 coll_status colli_gpu_memory_take(const colli_gpu_peers *peers, size_t bytes, void **at,

@@ -219,9 +219,7 @@ static coll_status launch(const colli_cuda *cuda, const colli_gpu_programs *p,
                           colli_cu_function function, colli_cu_launch_config config, void *args,
                           coll_error *error) {
   const colli_cu_result result = cuda->launch_kernel(&config, function, &args, NULL);
-  if (result == COLLI_CUDA_SUCCESS)
-    return COLL_OK;
-  return colli_cuda_fail(cuda, error, "cuLaunchKernelEx", p->device, result);
+  return colli_cuda_status(cuda, error, "cuLaunchKernelEx", p->device, result);
 }
 
 /* The size of a launch of which `work` threads could each do a part. */

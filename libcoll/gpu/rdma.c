@@ -91,7 +91,5 @@ coll_status colli_gpu_flush(colli_gpu *gpu, int device, coll_error *error) {
     result = gpu->cuda.flush_rdma_writes(COLLI_CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX,
                                          COLLI_CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER);
   colli_gpu_leave(gpu, &before);
-  if (result == COLLI_CUDA_SUCCESS)
-    return COLL_OK;
-  return colli_cuda_fail(&gpu->cuda, error, "cuFlushGPUDirectRDMAWrites", device, result);
+  return colli_cuda_status(&gpu->cuda, error, "cuFlushGPUDirectRDMAWrites", device, result);
 }

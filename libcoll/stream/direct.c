@@ -69,7 +69,7 @@ static coll_status make_party(const coll_comm *comm, colli_direct *direct, int d
   if (comm->rank > 0 || comm->nranks > COLL_GPU_PLACES)
     return COLL_OK;
   const coll_status status =
-      colli_direct_party_make(&comm->gpu->cuda, device, comm->nranks, &direct->party, error);
+      colli_direct_party_make(&comm->gpu->cuda, device, &direct->party, error);
   offer->party = (uint64_t)direct->party;
   return status;
 }

@@ -268,9 +268,7 @@ static void deliver_result(void *arg) {
 static coll_status put_host(const colli_direct_round *r, colli_cu_host_fn function) {
   const colli_cuda *cuda = &r->passage->gpu->cuda;
   const colli_cu_result result = cuda->launch_host_func(r->passage->stream, function, r->it);
-  if (result == COLLI_CUDA_SUCCESS)
-    return COLL_OK;
-  return colli_cuda_fail(cuda, r->error, "cuLaunchHostFunc", r->passage->device, result);
+  return colli_cuda_status(cuda, r->error, "cuLaunchHostFunc", r->passage->device, result);
 }
 
 /* Copies the result to memory of another device. */

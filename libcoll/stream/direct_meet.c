@@ -181,9 +181,7 @@ coll_status colli_direct_record(const colli_direct *direct, const colli_gpu_pass
                                 unsigned events, coll_error *error) {
   const colli_cuda *cuda = &passage->gpu->cuda;
   const colli_cu_result result = cuda->event_record(direct->events[events], passage->stream);
-  if (result == COLLI_CUDA_SUCCESS)
-    return COLL_OK;
-  return colli_cuda_fail(cuda, error, "cuEventRecord", passage->device, result);
+  return colli_cuda_status(cuda, error, "cuEventRecord", passage->device, result);
 }
 
 coll_status colli_direct_follow(const colli_direct *direct, const colli_gpu_passage *passage,
@@ -193,9 +191,7 @@ coll_status colli_direct_follow(const colli_direct *direct, const colli_gpu_pass
   for (int rank = 0; rank < direct->peers->nranks && result == COLLI_CUDA_SUCCESS; rank++)
     if (rank != direct->peers->rank)
       result = cuda->stream_wait_event(passage->stream, direct->theirs[rank][events], 0);
-  if (result == COLLI_CUDA_SUCCESS)
-    return COLL_OK;
-  return colli_cuda_fail(cuda, error, "cuStreamWaitEvent", passage->device, result);
+  return colli_cuda_status(cuda, error, "cuStreamWaitEvent", passage->device, result);
 }
 
 /* Puts an event, waits until all ranks have, and lets the stream wait for theirs. */
@@ -223,9 +219,7 @@ coll_status colli_direct_put_order(const colli_direct *direct, const colli_gpu_p
   const colli_cuda *cuda = &passage->gpu->cuda;
   const colli_cu_event end = direct->end ? direct->end : direct->events[2];
   const colli_cu_result result = cuda->stream_wait_event(passage->stream, end, 0);
-  if (result == COLLI_CUDA_SUCCESS)
-    return COLL_OK;
-  return colli_cuda_fail(cuda, error, "cuStreamWaitEvent", passage->device, result);
+  return colli_cuda_status(cuda, error, "cuStreamWaitEvent", passage->device, result);
 }
 
 coll_status colli_direct_put_end(const colli_direct *direct, const colli_gpu_passage *passage,
@@ -241,14 +235,17 @@ coll_status colli_direct_put_end(const colli_direct *direct, const colli_gpu_pas
     result = cuda->stream_write_value_32(passage->stream, (colli_cu_deviceptr)ended, call,
                                          COLLI_CU_STREAM_WRITE_VALUE_DEFAULT);
   }
-  if (result == COLLI_CUDA_SUCCESS)
-    return COLL_OK;
-  return colli_cuda_fail(cuda, error, function, direct->peers->device, result);
+  return colli_cuda_status(cuda, error, function, direct->peers->device, result);
 }
 
 uint64_t colli_direct_guard(const colli_direct *direct, colli_gpu_mode way) {
   /* With MEET nothing is put into a stream after a meet that failed. */
   return way == COLLI_GPU_MEET ? 0 : (uint64_t)colli_direct_words_of(direct)->stopped;
+}
+
+void colli_direct_set_unexplained(coll_error *error) {
+  colli_error_set(error, COLL_ERR_ABORTED, NULL,
+                  "another rank has gone on without this one, and does not say why");
 }
 
 void colli_direct_stop(colli_direct *direct) {

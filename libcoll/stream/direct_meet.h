@@ -17,8 +17,12 @@
 #include "libcoll/comm/comm.h"
 #include "libcoll/gpu/passage.h"
 
-/* Makes this rank's events and tells them in its offer. The device is entered.
- * Errors: SYSTEM. */
+/* How long a rank waits for the reason why another one has gone on without it; and the error if it
+ * gets none: ABORTED. */
+#define COLLI_DIRECT_REASON_NS COLLI_NS_PER_S
+void colli_direct_set_unexplained(coll_error *error);
+
+/* Makes this rank's events and tells them in its offer. The device is entered. Errors: SYSTEM. */
 coll_status colli_direct_make_events(colli_direct *direct, const colli_cuda *cuda, int device,
                                      colli_gpu_offer *offer, coll_error *error);
 

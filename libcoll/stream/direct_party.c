@@ -3,7 +3,6 @@
 
 #include <pthread.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include "libcoll/base/error.h"
@@ -11,10 +10,9 @@
 #include "libcoll/progress/wait.h"
 #include "libcoll/stream/direct_meet.h"
 
-#define MOST      COLL_GPU_PLACES /* ranks */
-#define TURNS     2               /* calls that a rank may still look at: this one, and the last */
-#define REASON_NS COLLI_NS_PER_S  /* until the reason of a failure is known */
-#define SPINS     1000            /* tries before a rank sleeps */
+#define MOST  COLL_GPU_PLACES /* ranks */
+#define TURNS 2               /* calls that a rank may still look at: this one, and the last */
+#define SPINS 1000            /* tries before a rank sleeps */
 
 _Static_assert(TURNS == 2, "as events are used again");
 
@@ -34,15 +32,15 @@ typedef struct turn {
 
 struct colli_direct_party {
   pthread_mutex_t lock;
-  int users, nranks;
+  int users;
   colli_cu_event done[TURNS]; /* after the work of the last calls */
   turn turns[TURNS];
 };
 
 /* ---- make and free --------------------------------------------------------------------------- */
 
-coll_status colli_direct_party_make(const colli_cuda *cuda, int device, int nranks,
-                                    colli_direct_party **out, coll_error *error) {
+coll_status colli_direct_party_make(const colli_cuda *cuda, int device, colli_direct_party **out,
+                                    coll_error *error) {
   colli_direct_party *party = calloc(1, sizeof(*party));
   *out = NULL;
   if (!party || pthread_mutex_init(&party->lock, NULL) != 0) {
@@ -50,7 +48,6 @@ coll_status colli_direct_party_make(const colli_cuda *cuda, int device, int nran
     return colli_error_set(error, COLL_ERR_NO_MEMORY, NULL, "out of memory for ranks of one GPU");
   }
   party->users = 1;
-  party->nranks = nranks;
   for (int i = 0; i < TURNS; i++) {
     const colli_cu_result result =
         cuda->event_create(&party->done[i], COLLI_CU_EVENT_DISABLE_TIMING);
@@ -247,16 +244,14 @@ static coll_status put_work(const colli_direct_round *r, unsigned events, const 
     return status;
   const colli_cu_result result =
       cuda->event_record(direct->party->done[events], r->passage->stream);
-  if (result == COLLI_CUDA_SUCCESS)
-    return COLL_OK;
-  return colli_cuda_fail(cuda, r->error, "cuEventRecord", r->passage->device, result);
+  return colli_cuda_status(cuda, r->error, "cuEventRecord", r->passage->device, result);
 }
 
 /* ---- together -------------------------------------------------------------------------------- */
 
 /* Takes the lock. Whoever has it puts kernels into its stream: that takes microseconds, less than a
  * sleep, unless the driver holds it. */
-static coll_status lock(const colli_direct_round *r) {
+static coll_status lock(const colli_direct_round *r, uint64_t limit_ns) {
   struct timespec until;
   pthread_mutex_t *mutex = &r->it->comm->direct->party->lock;
   for (int i = r->it->comm->watch.crowded ? SPINS : 0; i < SPINS; i++) {
@@ -265,7 +260,7 @@ static coll_status lock(const colli_direct_round *r) {
     colli_cpu_relax();
   }
   clock_gettime(CLOCK_REALTIME, &until); /* the only clock that POSIX has for this */
-  const uint64_t ns = (uint64_t)until.tv_nsec + r->it->comm->watch.timeout_ns;
+  const uint64_t ns = (uint64_t)until.tv_nsec + limit_ns;
   until.tv_sec += (time_t)(ns / COLLI_NS_PER_S);
   until.tv_nsec = (long)(ns % COLLI_NS_PER_S);
   if (pthread_mutex_timedlock(mutex, &until) == 0)
@@ -281,9 +276,7 @@ static coll_status follow_work(const colli_direct_round *r, unsigned events) {
   const colli_cuda *cuda = &r->passage->gpu->cuda;
   const colli_cu_result result =
       cuda->stream_wait_event(r->passage->stream, r->it->comm->direct->party->done[events], 0);
-  if (result == COLLI_CUDA_SUCCESS)
-    return COLL_OK;
-  return colli_cuda_fail(cuda, r->error, "cuStreamWaitEvent", r->passage->device, result);
+  return colli_cuda_status(cuda, r->error, "cuStreamWaitEvent", r->passage->device, result);
 }
 
 /* Gives the call up: nobody works for this rank any more, or its stream waits for the end of it. */
@@ -291,7 +284,7 @@ static void give_up(const colli_direct_round *r, unsigned events) {
   turn *t = &r->it->comm->direct->party->turns[events];
   colli_direct_round quiet = *r;
   quiet.error = NULL;
-  if (lock(&quiet) != COLL_OK)
+  if (lock(&quiet, COLLI_DIRECT_REASON_NS) != COLL_OK)
     return;
   t->left = r->it->number;
   if (t->done == r->it->number)
@@ -302,7 +295,7 @@ static void give_up(const colli_direct_round *r, unsigned events) {
 /* Another rank has given the call up: fails for its reason, for which this waits a moment. */
 static coll_status fail_with_others(const colli_direct_round *r) {
   coll_comm *comm = r->it->comm;
-  const uint64_t until_ns = colli_now_ns() + REASON_NS;
+  const uint64_t until_ns = colli_now_ns() + COLLI_DIRECT_REASON_NS;
   colli_call_resume(comm);
   colli_comm_wait_begin(comm);
   while (comm->failure.status == COLL_OK && colli_now_ns() < until_ns)
@@ -311,8 +304,7 @@ static coll_status fail_with_others(const colli_direct_round *r) {
   if (status != COLL_OK)
     *r->error = comm->failure.error;
   else
-    colli_error_set(r->error, COLL_ERR_ABORTED, NULL,
-                    "another rank has gone on without this one, and does not say why");
+    colli_direct_set_unexplained(r->error);
   colli_call_pause(comm);
   return r->error->status;
 }
@@ -349,7 +341,7 @@ coll_status colli_direct_party_put(colli_direct_round *r, bool *served) {
   const part mine = describe(r->it);
   bool left = false;
   *served = false;
-  coll_status status = lock(r);
+  coll_status status = lock(r, r->it->comm->watch.timeout_ns);
   if (status != COLL_OK)
     return status;
   party->turns[events].parts[r->it->comm->rank] = mine;
@@ -360,7 +352,7 @@ coll_status colli_direct_party_put(colli_direct_round *r, bool *served) {
         r->it->request, colli_direct_place(r->it->way, false, r->it->place++, r->it->places.check),
         r->error);
   if (status == COLL_OK)
-    status = lock(r);
+    status = lock(r, r->it->comm->watch.timeout_ns);
   if (status == COLL_OK) {
     status = go_on(r, events, served, &left);
     pthread_mutex_unlock(&party->lock);

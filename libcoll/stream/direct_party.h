@@ -11,7 +11,8 @@
  * party.
  *
  * Only here does a stream write to other ranks' buffers. A rank that fails says so first, under the
- * party's lock: then nobody works for it any more, or its stream waits until that is done.
+ * party's lock: then nobody works for it any more, or its stream waits until that is done; unless
+ * the driver holds the rank that works for longer than the reason of a failure is awaited.
  */
 #ifndef COLLI_STREAM_DIRECT_PARTY_H
 #define COLLI_STREAM_DIRECT_PARTY_H
@@ -19,8 +20,8 @@
 #include "libcoll/stream/direct_round.h"
 
 /* Makes a party with one user. The device is entered. Errors: NO_MEMORY, SYSTEM. */
-coll_status colli_direct_party_make(const colli_cuda *cuda, int device, int nranks,
-                                    colli_direct_party **out, coll_error *error);
+coll_status colli_direct_party_make(const colli_cuda *cuda, int device, colli_direct_party **out,
+                                    coll_error *error);
 
 /* One user more, or less: the last one frees it. The device is entered. Any thread. */
 void colli_direct_party_join(colli_direct_party *party);

@@ -36,9 +36,7 @@ coll_status colli_direct_put_copy(const colli_direct_round *r, uint64_t to, uint
   if (bytes == 0)
     return COLL_OK;
   const colli_cu_result result = cuda->memcpy_async(to, from, bytes, passage->stream);
-  if (result == COLLI_CUDA_SUCCESS)
-    return COLL_OK;
-  return colli_cuda_fail(cuda, r->error, "cuMemcpyAsync", passage->device, result);
+  return colli_cuda_status(cuda, r->error, "cuMemcpyAsync", passage->device, result);
 }
 
 /* Room for addresses that are not arguments; where the host and the device see it. */

@@ -13,7 +13,6 @@
 #include "libcoll/stream/direct_meet.h"
 
 #define PER_THREAD_STREAM ((colli_cu_stream)2) /* CU_STREAM_PER_THREAD */
-#define REASON_NS         COLLI_NS_PER_S       /* until the reason of a failure is known */
 #define POLLS_PER_CHECK   64u                  /* of the deadline of streams that are held */
 
 typedef colli_stream_batch stream_batch;
@@ -179,12 +178,11 @@ static bool is_torn(stream_batch *batch) {
   const uint64_t now_ns = colli_now_ns();
   if (batch->direct.torn_ns == 0)
     batch->direct.torn_ns = now_ns;
-  if (now_ns - batch->direct.torn_ns < REASON_NS)
+  if (now_ns - batch->direct.torn_ns < COLLI_DIRECT_REASON_NS)
     return true;
   const char *name = batch->calls[0].request->kept->name;
   coll_error error = COLL_ERROR_INIT;
-  colli_error_set(&error, COLL_ERR_ABORTED, NULL,
-                  "another rank has gone on without this one, and does not say why");
+  colli_direct_set_unexplained(&error);
   (void)colli_gpu_fail_comm(comm, name, &error);
   return false;
 }

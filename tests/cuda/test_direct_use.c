@@ -260,3 +260,35 @@ Test(direct_use, destroyed) {
       cr_expect_leq(more, 4 * 4, "%d: %llu", i, (unsigned long long)more);
   }
 }
+
+/* ---- threads that share a GPU -----------------------------------------------------------------
+ */
+
+/* One rank does the work of all (comm->direct->end is its event then), unless a rank's buffer is
+ * not aligned; either way the result is right, in place or not. */
+static int share_work(coll_comm *comm, int rank, int nranks, void *arg) {
+  (void)arg;
+  device_use(0);
+  RANK_OK(coll_comm_use_gpu(comm));
+  colli_cu_stream stream = device_stream();
+  char *a = device_memory.take((COUNT + 1) * sizeof(int32_t));
+  for (int shift = 0; shift < 2; shift++) {
+    int32_t *at = (int32_t *)(void *)(a + (rank == 1 ? shift : 0));
+    RANK_CHECK(add_up(comm, rank, nranks) == 0);
+    RANK_CHECK(comm->direct->end);
+    device_fill(at, COUNT, rank + 1);
+    RANK_OK(coll_allreduce_on_stream(at, at, COUNT, COLL_INT32, COLL_SUM, comm, stream));
+    RANK_CHECK(!comm->direct->end == (shift == 1));
+    device_await(stream);
+    RANK_OK(coll_comm_async_error(comm));
+    RANK_CHECK(device_has(at, COUNT, nranks * (nranks + 1) / 2));
+  }
+  device_memory.give(a);
+  return 0;
+}
+
+Test(direct_use, work_is_shared) {
+  device_use(0);
+  cr_assert_not_null(device_mode(MODE_MEET));
+  cr_assert_eq(run_threads(RANKS, NULL, share_work, NULL), 0);
+}
