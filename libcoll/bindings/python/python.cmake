@@ -25,11 +25,7 @@ file(GLOB modules CONFIGURE_DEPENDS ${here}/*.py ${here}/coll/*.py ${here}/coll/
 file(GLOB headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/libcoll/include/coll/*.h)
 set(package ${PROJECT_BINARY_DIR}/python)
 # The extension finds the library in the build folder, and from where it is installed.
-execute_process(COMMAND ${COLL_PYTHON} -c "import sys; print('python3/dist-packages' if sys.prefix == '/usr' else \
-f'python{sys.version_info[0]}.{sys.version_info[1]}/site-packages')" OUTPUT_VARIABLE folder
-                OUTPUT_STRIP_TRAILING_WHITESPACE)
-set(COLL_PYTHON_DIR lib/${folder} CACHE PATH "Where the Python package is installed")
-file(RELATIVE_PATH to_library /prefix/${COLL_PYTHON_DIR}/coll /prefix/${CMAKE_INSTALL_LIBDIR})
+coll_python_folders(${COLL_PYTHON} COLL_PYTHON_DIR "the Python package" coll to_library)
 add_custom_command(OUTPUT ${package}/stamp
   COMMAND ${COLL_PYTHON} ${here}/build.py ${package} $<TARGET_FILE_DIR:coll> ${here}/../../include
           "$ORIGIN/../..:$ORIGIN/${to_library}"

@@ -2,7 +2,7 @@
 # PYTHONPATH, and installed for ${COLL_TORCH_PYTHON}. It needs PyTorch with its headers, those of Python and pybind11
 # (Debian: python3-torch, libtorch-dev, python3-dev, pybind11-dev; PyTorch's own wheels have their part).
 set(here ${PROJECT_SOURCE_DIR}/libcoll/bindings/torch)
-if(NOT DEFINED COLL_TORCH_PYTHON)
+if(NOT DEFINED COLL_TORCH_PYTHON AND PROJECT_IS_TOP_LEVEL)
   find_program(python3 python3)
   mark_as_advanced(python3)
   foreach(candidate ${python3} /usr/bin/python3)
@@ -19,9 +19,11 @@ raise SystemExit(not all(map(has, ['Python.h', 'ATen/ATen.h', 'pybind11/pybind11
     endif()
   endforeach()
 endif()
-if(NOT COLL_TORCH_PYTHON)
+if(NOT COLL_TORCH_PYTHON AND PROJECT_IS_TOP_LEVEL)
   message(STATUS "no Python with PyTorch and its headers (Debian: python3-torch, libtorch-dev, python3-dev, pybind11-dev): \
 built without the backend for PyTorch")
+endif()
+if(NOT COLL_TORCH_PYTHON)
   return()
 endif()
 message(STATUS "the backend for PyTorch is built for ${COLL_TORCH_PYTHON}")
@@ -29,11 +31,7 @@ file(GLOB sources CONFIGURE_DEPENDS ${here}/*.py ${here}/*.cpp ${here}/*.hpp ${h
 file(GLOB headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/libcoll/include/coll/*.h)
 set(package ${PROJECT_BINARY_DIR}/torch)
 # The extension finds the library in the build folder, and from where it is installed.
-execute_process(COMMAND ${COLL_TORCH_PYTHON} -c "import sys; print('python3/dist-packages' if sys.prefix == '/usr' else \
-f'python{sys.version_info[0]}.{sys.version_info[1]}/site-packages')" OUTPUT_VARIABLE folder
-                OUTPUT_STRIP_TRAILING_WHITESPACE)
-set(COLL_TORCH_DIR lib/${folder} CACHE PATH "Where the backend for PyTorch is installed")
-file(RELATIVE_PATH to_library /prefix/${COLL_TORCH_DIR}/coll_torch /prefix/${CMAKE_INSTALL_LIBDIR})
+coll_python_folders(${COLL_TORCH_PYTHON} COLL_TORCH_DIR "the backend for PyTorch" coll_torch to_library)
 add_custom_command(OUTPUT ${package}/stamp
   COMMAND ${CMAKE_COMMAND} -E env "CXX=${CMAKE_CXX_COMPILER_LAUNCHER} ${CMAKE_CXX_COMPILER}"
           "CXXFLAGS=$<$<BOOL:${COLL_WERROR}>:-Werror>" ${COLL_TORCH_PYTHON} ${here}/build.py ${package} $<TARGET_FILE_DIR:coll> ${here}/../../include
