@@ -147,8 +147,8 @@ Work CollGroup::scatter(Tensors &outputs, std::vector<Tensors> &inputs,
 }
 
 /* Counts of elements from sizes in the first dimension; equal ones if there are none. */
-static std::vector<size_t> counts_of_ranks(const at::Tensor &tensor, const std::vector<int64_t> &sizes,
-                                 int ranks) {
+static std::vector<size_t> counts_of_ranks(const at::Tensor &tensor,
+                                           const std::vector<int64_t> &sizes, int ranks) {
   const int64_t length = tensor.dim() > 0 ? tensor.size(0) : 1;
   const int64_t row = length > 0 ? tensor.numel() / length : 0;
   std::vector<size_t> counts;
