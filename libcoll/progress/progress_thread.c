@@ -2,13 +2,14 @@
  * progress_thread.c: the progress thread. While operations are in flight and no call is running, it
  * does what a waiting call does: it polls, spins for a moment, and sleeps until a doorbell rings.
  * While nothing is in flight it sleeps on the control links only; while a thread is inside a call,
- * on its own descriptor only, and the last call to leave wakes it.
+ * on the same, and the last call to leave wakes it if it leaves anything in flight.
  *
  * A program that calls often makes progress itself, and to wake the thread after each of its calls
  * would cost more than the calls. Then the thread rests: no call wakes it, and it looks after a
  * while whether there were any since. Each rest is twice as long as the one before, as long as
  * there are many calls. So it costs next to nothing beside many calls, and comes late by no more
- * than these took, and never by more than REST_MOST_NS.
+ * than these took, and never by more than REST_MOST_NS. In a virtual machine the end of a rest
+ * costs far more than a wake (docs/decisions/progress-thread.md), so rests are few.
  *
  * It never waits for the lock: whoever has it makes progress. A thread in the queue would make the
  * next call wait until the scheduler has let it run.
@@ -39,12 +40,11 @@
 #define NAP_MS          50 /* the longest sleep with operations in flight, for their deadlines */
 #define SUSPECT_NAP_MS  10 /* the same while one waits for a notice about a broken connection */
 #define REST_LEAST_NS   20000ull
+#define REST_CROWDED_NS 200000ull /* the least where ranks outnumber cores */
 #define REST_MOST_NS    COLLI_NS_PER_MS
 #define SLACK_NS        1000ul /* by which the kernel may lengthen a rest */
-/* The program calls often if its calls are on average no further apart. To wake the thread costs
- * the program more if they share a core. */
-#define OFTEN_NS         30000ull
-#define OFTEN_CROWDED_NS 200000ull
+/* The program calls often if its calls are on average no further apart. */
+#define OFTEN_NS 60000ull
 
 typedef enum stance {
   AWAKE,
@@ -104,10 +104,13 @@ static void sleep_as(colli_progress *p, stance how, struct pollfd *fds, int coun
   lock_when_free(p);
 }
 
-/* Sleeps while somebody is inside. */
+/* Sleeps while somebody is inside, who is not to be woken for nothing: control messages that arrive
+ * after the last call has left are this thread's, those before it are not. */
 static void stay_away(colli_progress *p) {
-  struct pollfd own;
-  sleep_as(p, AWAY, &own, 1, 0);
+  struct pollfd fds[2] = {[1] = {.fd = colli_ctrl_fd(p->family->ctrl), .events = POLLIN}};
+  sleep_as(p, AWAY, fds, 2, 0);
+  if (fds[1].revents && p->family->inside > 0)
+    sleep_as(p, AWAY, fds, 1, REST_MOST_NS);
 }
 
 /* Whether spinning would keep a core from another rank. */
@@ -130,16 +133,26 @@ static unsigned count_calls(const colli_family *family, bool *neglected) {
   return count;
 }
 
-/* Leaves the family to a program that has made `calls` calls since the last look; moves only what
- * these may not have moved. */
-static void rest(colli_progress *p, unsigned calls, bool neglected) {
+/* Whether the program, which has made calls since the last look, makes progress itself. Where ranks
+ * outnumber cores that is so until it has made none for a whole rest: work between two calls would
+ * only keep the core from the rank for which the next one waits. */
+static bool is_enough(colli_progress *p, unsigned calls) {
+  const uint64_t now_ns = colli_now_ns(), passed_ns = now_ns - p->counted_ns;
+  const bool enough = is_crowded(p->family) || passed_ns < calls * OFTEN_NS;
+  p->counted_ns = now_ns;
+  if (!enough)
+    p->rest_ns = REST_LEAST_NS;
+  return enough;
+}
+
+/* Leaves the family to a program that makes progress itself; moves only what its calls may not have
+ * moved. */
+static void rest(colli_progress *p, bool neglected) {
   colli_family *family = p->family;
   struct pollfd own;
-  const uint64_t now_ns = colli_now_ns();
-  const uint64_t often_ns = is_crowded(family) ? OFTEN_CROWDED_NS : OFTEN_NS;
-  const bool often = now_ns - p->counted_ns < calls * often_ns;
-  p->counted_ns = now_ns;
-  p->rest_ns = often ? longer_rest_ns(p->rest_ns) : REST_LEAST_NS;
+  p->rest_ns = longer_rest_ns(p->rest_ns);
+  if (is_crowded(family) && p->rest_ns < REST_CROWDED_NS)
+    p->rest_ns = REST_CROWDED_NS;
   if (family->inside == 0 && (neglected || p->rest_ns == REST_MOST_NS)) {
     const int moved = colli_family_watch(family, true) | colli_family_poll(family);
     colli_completion_deliver(family);
@@ -207,8 +220,8 @@ static void *run_thread(void *arg) {
   while (!p->stop) {
     bool neglected;
     const unsigned calls = count_calls(family, &neglected);
-    if (calls > 0) {
-      rest(p, calls, neglected);
+    if (calls > 0 && is_enough(p, calls)) {
+      rest(p, neglected);
       idle = 0;
     } else if (family->inside > 0) {
       stay_away(p);
@@ -286,15 +299,6 @@ bool colli_progress_is_near(const colli_family *family) {
                atomic_load_explicit(&p->stance, memory_order_relaxed) >= WATCHING);
 }
 
-/* Wakes the thread after a call: calls count from here on. */
-__attribute__((noinline)) static void call_thread(colli_progress *p) {
-  for (coll_comm *comm = p->family->members; comm; comm = comm->sibling)
-    comm->entry.counted = comm->entry.calls;
-  p->counted_ns = colli_now_ns();
-  atomic_store(&p->stance, AWAKE); /* it will be */
-  wake_thread(p);
-}
-
 void colli_progress_take_over(colli_family *family) {
   colli_progress *p = atomic_load_explicit(&family->progress, memory_order_relaxed);
   if (!p)
@@ -302,8 +306,10 @@ void colli_progress_take_over(colli_family *family) {
   const stance now = atomic_load_explicit(&p->stance, memory_order_relaxed);
   if (now == AWAKE || (now == RESTING && p->rest_ns > REST_LEAST_NS))
     return;
-  if (now == AWAY || colli_family_busy(family))
-    call_thread(p);
+  if (colli_family_busy(family) || family->ended) {
+    atomic_store(&p->stance, AWAKE); /* it will be */
+    wake_thread(p);
+  }
 }
 
 void colli_progress_wake(colli_family *family) {
