@@ -122,7 +122,7 @@ void colli_comm_wait_a_bit(coll_comm *comm, uint64_t until_ns) {
   }
   if (++w->idle % POLLS_PER_WATCH == 0 && colli_comm_watch(comm))
     return;
-  if (comm->watch.mate >= 0) {
+  if (comm->watch.mate >= 0 && !comm->family->outsider.away) {
     if (w->idle == 1)
       w->elsewhere_most = colli_handover_polls(comm);
     if (w->elsewhere++ < w->elsewhere_most)
