@@ -146,7 +146,7 @@ static bool is_enough(colli_progress *p, unsigned calls) {
 }
 
 /* Leaves the family to a program that makes progress itself; moves only what its calls may not have
- * moved. */
+ * moved, and looks sooner while it has to. */
 static void rest(colli_progress *p, bool neglected) {
   colli_family *family = p->family;
   struct pollfd own;

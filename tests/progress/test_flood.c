@@ -1,6 +1,6 @@
 /*
  * test_flood.c: a program that calls often makes progress itself: its calls neither wake the
- * progress thread each time nor wait for it.
+ * progress thread each time nor wait for it. Nor does a call wake it that leaves nothing in flight.
  */
 #include <criterion/criterion.h>
 #include <dirent.h>
@@ -11,7 +11,7 @@
 
 #include "tests/proc/support_ranks.h"
 
-enum { ROUNDS = 20000, RANKS = 4 };
+enum { RANKS = 4, COUNT = 1 << 20 };
 
 /* How often a thread of this process has gone to sleep; -1: it does not exist. */
 static long count_sleeps(long thread) {
@@ -61,27 +61,53 @@ static int exchange(coll_comm *comm, int rank, int rounds) {
   return 0;
 }
 
-static int flood_rank(coll_comm *comm, int rank, int nranks, void *arg) {
-  (void)nranks;
-  (void)arg;
-  RANK_CHECK(exchange(comm, rank, 10) == 0); /* connects */
-  const long thread = find_other_thread();
-  RANK_CHECK(thread > 0);
-  const long before = count_sleeps(thread);
-  RANK_CHECK(exchange(comm, rank, ROUNDS) == 0);
-  const long sleeps = count_sleeps(thread) - before;
-  if (sleeps >= ROUNDS / 2)
-    fprintf(stderr, "rank %d: the thread slept %ld times in %d rounds\n", rank, sleeps, ROUNDS);
-  RANK_CHECK(before >= 0 && sleeps < ROUNDS / 2);
+/* All ranks work together, in blocking calls, each of which waits for the other ranks. */
+static int reduce(coll_comm *comm, int rank, int rounds) {
+  static float values[COUNT];
+  for (int i = 0; i < rounds; i++) {
+    values[0] = (float)rank;
+    RANK_OK(coll_allreduce(values, values, COUNT, COLL_FLOAT32, COLL_SUM, comm));
+    RANK_CHECK(values[0] == RANKS * (RANKS - 1) / 2.0f);
+  }
   return 0;
 }
 
-Test(flood, calls_do_not_wake_the_thread, .timeout = 60) {
+/* What the ranks of a test do. */
+typedef struct flood {
+  int (*work)(coll_comm *comm, int rank, int rounds);
+  int rounds;
+  int most_sleeps;
+} flood;
+
+static int flood_rank(coll_comm *comm, int rank, int nranks, void *arg) {
+  (void)nranks;
+  const flood *f = arg;
+  RANK_CHECK(f->work(comm, rank, 10) == 0); /* connects */
+  const long thread = find_other_thread();
+  RANK_CHECK(thread > 0);
+  const long before = count_sleeps(thread);
+  RANK_CHECK(f->work(comm, rank, f->rounds) == 0);
+  const long sleeps = count_sleeps(thread) - before;
+  if (sleeps >= f->most_sleeps)
+    fprintf(stderr, "rank %d: the thread slept %ld times in %d rounds\n", rank, sleeps, f->rounds);
+  RANK_CHECK(before >= 0 && sleeps < f->most_sleeps);
+  return 0;
+}
+
+static void run_flood(flood f) {
   coll_config config = COLL_CONFIG_INIT;
   int results[RANKS];
   config.transport = "shm";
   config.progress = COLL_PROGRESS_ON;
-  run_processes(RANKS, &config, flood_rank, NULL, 50, results);
+  run_processes(RANKS, &config, flood_rank, &f, 50, results);
   for (int r = 0; r < RANKS; r++)
     cr_expect_eq(results[r], 0, "rank %d ended with %d", r, results[r]);
+}
+
+Test(flood, calls_do_not_wake_the_thread, .timeout = 60) {
+  run_flood((flood){exchange, 20000, 10000});
+}
+
+Test(flood, blocking_calls_do_not_wake_the_thread, .timeout = 60) {
+  run_flood((flood){reduce, 100, 50});
 }
