@@ -10,7 +10,9 @@
 #include "libcoll/progress/family_lock.h"
 #include "libcoll/progress/outsider.h"
 
-#define SHARED_NS       1000ull /* a yield that takes longer let another process run */
+/* A yield that takes longer let another process run: there and back takes more, a yield alone 0.3
+ * to 1.5 us. */
+#define SHARED_NS       2000ull
 #define SPIN_LEAST      16u
 #define POLLS_ELSEWHERE 32u  /* about 1 us */
 #define POLLS_IN_TURN   128u /* about 4 us: a change of ranks on the other core, and their work */
