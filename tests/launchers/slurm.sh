@@ -98,6 +98,36 @@ END
 timeout 120 salloc -Q -N 2 -n 4 sh steps.sh "$rank" > out 2> err || fail "two steps: status $?: $(cat err)"
 [ "$(grep -c 'of 4: ok' out)" = 8 ] || fail "two steps: $(cat out err)"
 
+# Two jobs of an array at once, on the same nodes: neither starts its ranks before both jobs run.
+cat > array.sh <<'END'
+#!/bin/sh
+touch "$1/started.$SLURM_ARRAY_TASK_ID"
+for _ in $(seq 600); do
+  [ -e "$1/started.1" ] && [ -e "$1/started.2" ] && exec srun --mpi="$2" -N 2 -n 4 "$3"
+  sleep 0.1
+done
+END
+for way in $ways none; do
+  rm -f started.* array.*.out
+  timeout 120 sbatch -Q --wait --array=1-2 -N 2 -n 4 --mem=1 -o "$scratch/array.%a.out" array.sh "$scratch" "$way" "$rank" \
+    > out 2> err || fail "a job array, $way: status $?: $(cat out err array.*.out)"
+  for job in 1 2; do
+    [ "$(grep -c 'of 4: ok' array.$job.out)" = 4 ] || fail "a job array, $way, job $job: $(cat out err array.$job.out)"
+  done
+done
+
+# With --no-kill a step outlives a rank that is killed, and its ranks go on.
+for way in $ways none; do
+  srun --mpi="$way" --no-kill --kill-on-bad-exit=0 -l -N 4 -n 4 "$BUILD/tests/hosts_survivor" > out 2> err &
+  step=$!
+  wait_for "four ranks, $way" "[ \"\$(grep -c running out)\" = 4 ]" &&
+    for pid in $(pgrep -f "^$BUILD/tests/hosts_survivor"); do
+      grep -qz '^SLURM_PROCID=2$' "/proc/$pid/environ" && kill -9 "$pid"
+    done
+  wait $step
+  [ "$(grep -c 'continues: 3 ranks' out)" = 3 ] || fail "a killed rank, $way: $(cat out err)"
+done
+
 # No munge: the error says what to export, and that is enough.
 COLL_CREATE_TIMEOUT_MS=5000 COLL_MUNGE_SOCKET="$scratch/none.sock" expect_failure "no munge" "export COLL_SECRET" srun --mpi=none -N 2 -n 2 "$rank"
 COLL_SECRET=$(head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n') COLL_MUNGE_SOCKET="$scratch/none.sock" \

@@ -286,31 +286,45 @@ static int freeze_meanwhile(coll_comm *comm, int rank, int nranks, void *arg) {
   return 0;
 }
 
-static void play_freeze(int late, int delay_us) {
+/* Whether all but `late` went on together; else, or with `strict`, says what each saw. */
+static bool play_freeze_with(int late, int delay_us, int times, bool strict) {
   coll_config config = COLL_CONFIG_INIT;
-  config.timeout_ms = slow_ms(500);
-  config.create_timeout_ms = slow_ms(1200);
+  config.timeout_ms = slow_ms(500 * times);
+  config.create_timeout_ms = slow_ms(1200 * times);
   scene *s = make_scene(NOBODY, NOBODY, late, delay_us);
   int results[MOST];
-  run_processes(5, &config, freeze_meanwhile, s, 30, results);
+  bool together = true;
+  run_processes(5, &config, freeze_meanwhile, s, 30 * times, results);
   for (int r = 0; r < 5; r++) {
     if (r == late)
       continue;
-    cr_expect_eq(results[r], 0, "rank %d, %d us: rank %d ended with %d", late, delay_us, r,
-                 results[r]);
-    cr_expect_eq(s->shrunk[r], COLL_OK, "rank %d, %d us: rank %d: %s", late, delay_us, r,
-                 s->message[r]);
-    cr_expect_eq(s->mask[r], 31 & ~(1 << late), "rank %d, %d us: rank %d went on with %x", late,
-                 delay_us, r, s->mask[r]);
+    together =
+        together && results[r] == 0 && s->shrunk[r] == COLL_OK && s->mask[r] == (31 & ~(1 << late));
+    if (strict) {
+      cr_expect_eq(results[r], 0, "rank %d, %d us: rank %d ended with %d", late, delay_us, r,
+                   results[r]);
+      cr_expect_eq(s->shrunk[r], COLL_OK, "rank %d, %d us: rank %d: %s", late, delay_us, r,
+                   s->message[r]);
+      cr_expect_eq(s->mask[r], 31 & ~(1 << late), "rank %d, %d us: rank %d went on with %x", late,
+                   delay_us, r, s->mask[r]);
+    }
   }
   munmap(s, sizeof(*s));
+  return together;
 }
 
-Test(shrink, coordinator_freezes_meanwhile, .timeout = 100) {
+/* A rank that a busy machine holds up for longer than the deadline is left out as well, rightly:
+ * then the deadline was too short for this machine. */
+static void play_freeze(int late, int delay_us) {
+  if (!play_freeze_with(late, delay_us, 1, false))
+    play_freeze_with(late, delay_us, 6, true);
+}
+
+Test(shrink, coordinator_freezes_meanwhile, .timeout = 300) {
   for (int delay_us = 300; delay_us < 5000; delay_us += 2200)
     play_freeze(0, delay_us);
 }
-Test(shrink, member_freezes_meanwhile, .timeout = 100) {
+Test(shrink, member_freezes_meanwhile, .timeout = 300) {
   for (int delay_us = 300; delay_us < 5000; delay_us += 2200)
     play_freeze(3, delay_us);
 }
