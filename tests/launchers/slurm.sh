@@ -98,17 +98,16 @@ END
 timeout 120 salloc -Q -N 2 -n 4 sh steps.sh "$rank" > out 2> err || fail "two steps: status $?: $(cat err)"
 [ "$(grep -c 'of 4: ok' out)" = 8 ] || fail "two steps: $(cat out err)"
 
-# Two jobs of an array at once, on the same nodes: neither starts its ranks before both jobs run.
+# Two jobs of an array at once, on the same nodes: neither starts its ranks before it has heard of the other.
+mkfifo job.1 job.2
 cat > array.sh <<'END'
 #!/bin/sh
-touch "$1/started.$SLURM_ARRAY_TASK_ID"
-for _ in $(seq 600); do
-  [ -e "$1/started.1" ] && [ -e "$1/started.2" ] && exec srun --mpi="$2" -N 2 -n 4 "$3"
-  sleep 0.1
-done
+cd "$1" || exit 1
+echo > "job.$((3 - SLURM_ARRAY_TASK_ID))" &
+read -r _ < "job.$SLURM_ARRAY_TASK_ID"
+exec srun --mpi="$2" -N 2 -n 4 "$3"
 END
 for way in $ways none; do
-  rm -f started.* array.*.out
   timeout 120 sbatch -Q --wait --array=1-2 -N 2 -n 4 --mem=1 -o "$scratch/array.%a.out" array.sh "$scratch" "$way" "$rank" \
     > out 2> err || fail "a job array, $way: status $?: $(cat out err array.*.out)"
   for job in 1 2; do
@@ -117,13 +116,19 @@ for way in $ways none; do
 done
 
 # With --no-kill a step outlives a rank that is killed, and its ranks go on.
+mkfifo lines
 for way in $ways none; do
-  srun --mpi="$way" --no-kill --kill-on-bad-exit=0 -l -N 4 -n 4 "$BUILD/tests/hosts_survivor" > out 2> err &
+  timeout 120 srun --mpi="$way" --no-kill --kill-on-bad-exit=0 -N 4 -n 4 "$BUILD/tests/hosts_survivor" > lines 2> err &
   step=$!
-  wait_for "four ranks, $way" "[ \"\$(grep -c running out)\" = 4 ]" &&
-    for pid in $(pgrep -f "^$BUILD/tests/hosts_survivor"); do
-      grep -qz '^SLURM_PROCID=2$' "/proc/$pid/environ" && kill -9 "$pid"
-    done
+  exec 3< lines
+  running=0
+  while [ $running -lt 4 ] && read -r line <&3; do
+    [ "$line" != running ] || running=$((running + 1))
+  done
+  for pid in $(pgrep -f "^$BUILD/tests/hosts_survivor"); do
+    if grep -qz '^SLURM_PROCID=2$' "/proc/$pid/environ"; then kill -9 "$pid"; fi
+  done
+  cat <&3 > out
   wait $step
   [ "$(grep -c 'continues: 3 ranks' out)" = 3 ] || fail "a killed rank, $way: $(cat out err)"
 done
