@@ -82,7 +82,7 @@ CONF_CHECKS(CONF_DECLARE, , )
     conf_##check(transport);                                                                       \
   }
 #define CONFORMANCE(suite, transport)                                                              \
-  TestSuite(suite, .timeout = 60);                                                                 \
+  TestSuite(suite, .timeout = 300);                                                                \
   CONF_CHECKS(CONF_TEST, suite, transport)
 
 #endif

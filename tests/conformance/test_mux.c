@@ -64,7 +64,7 @@ static conf_transport sim = {
     .setup = rough_world, .teardown = destroy_world, .advance = advance_world};
 
 #define STAMP(suite, transport)                                                                    \
-  TestSuite(suite, .timeout = 60);                                                                 \
+  TestSuite(suite, .timeout = 300);                                                                \
   MUX_CHECKS(CONF_TEST, suite, transport)
 
 STAMP(mux_shm, over(&shm, &shm_transport))

@@ -249,7 +249,7 @@ Test(grow, instead_of_a_dead_rank, .timeout = 120) {
 
 /* Somebody dies at each call in which it sends or receives while the communicator grows. */
 static void die_at_each_call(int members, int newcomers, int victim) {
-  const int step = extent(3, 1, 9);
+  const int step = getenv("COLL_TLS") ? extent(9, 1, 9) : extent(3, 1, 9);
   bool died = true;
   int at = 1 + victim; /* of those who are left out, each victim has others */
   for (; died; at += step) {
