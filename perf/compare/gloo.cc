@@ -1,9 +1,9 @@
 /*
  * gloo.cc: the operations of Gloo, timed as coll_perf times; peer.h has the method and the rest of
  * the command line:
- *   gloo --rank R --size N --store FOLDER [--seconds S] [--most S] OPERATION BYTES [BYTES ...]
- * Start all ranks; they find each other in the folder, which must be empty, and talk TCP over the
- * loopback device. To build: c++ -O2 gloo.cc -lgloo.
+ *   gloo --rank R --size N --store FOLDER [--address A] [--seconds S] [--most S] OPERATION BYTES
+ * ... Start all ranks; they find each other in the folder, which must be empty, and talk TCP from
+ * this address of their host (127.0.0.1). To build: c++ -O2 gloo.cc -lgloo.
  */
 #include <gloo/allgather.h>
 #include <gloo/allreduce.h>
@@ -158,18 +158,18 @@ double maximum(double mine, void *context) {
 }
 
 /* Connects a rank with all others through files in a folder. */
-void connect(State *state, int rank, int nranks, const char *folder) {
+void connect(State *state, int rank, int nranks, const char *folder, const char *address) {
   gloo::rendezvous::FileStore store(folder);
-  gloo::transport::tcp::attr attr("127.0.0.1");
+  gloo::transport::tcp::attr attr(address);
   auto device = gloo::transport::tcp::CreateDevice(attr);
   state->context = std::make_shared<gloo::rendezvous::Context>(rank, nranks);
   state->context->connectFullMesh(store, device);
 }
 
 /* One rank's whole run; the exit status. */
-int run_rank(int rank, int nranks, const char *folder, int argc, char **argv) {
+int run_rank(int rank, int nranks, const char *folder, const char *address, int argc, char **argv) {
   State state;
-  connect(&state, rank, nranks, folder);
+  connect(&state, rank, nranks, folder, address);
   peer_library library = peer_library();
   library.name = "gloo";
   library.context = &state;
@@ -190,7 +190,7 @@ int run_rank(int rank, int nranks, const char *folder, int argc, char **argv) {
 
 int main(int argc, char **argv) {
   int rank = -1, nranks = 0, i = 1;
-  const char *folder = nullptr;
+  const char *folder = nullptr, *address = "127.0.0.1";
   for (; i + 1 < argc; i += 2) {
     if (strcmp(argv[i], "--rank") == 0)
       rank = atoi(argv[i + 1]);
@@ -198,16 +198,19 @@ int main(int argc, char **argv) {
       nranks = atoi(argv[i + 1]);
     else if (strcmp(argv[i], "--store") == 0)
       folder = argv[i + 1];
+    else if (strcmp(argv[i], "--address") == 0)
+      address = argv[i + 1];
     else
       break;
   }
   if (rank < 0 || rank >= nranks || !folder) {
-    fprintf(stderr, "usage: gloo --rank R --size N --store FOLDER OPERATION BYTES [BYTES ...]\n");
+    fprintf(stderr,
+            "usage: gloo --rank R --size N --store FOLDER [--address A] OPERATION BYTES ...\n");
     return 2;
   }
   argv[i - 1] = argv[0];
   try {
-    return run_rank(rank, nranks, folder, argc - i + 1, argv + i - 1);
+    return run_rank(rank, nranks, folder, address, argc - i + 1, argv + i - 1);
   } catch (const std::exception &error) {
     fprintf(stderr, "gloo: rank %d: %s\n", rank, error.what());
     return 1;

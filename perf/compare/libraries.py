@@ -128,12 +128,15 @@ class Libcoll(Library):
                        str(int(self.shared)), "--json", path]
             if len(sizes) == 1:
                 command += ["-e", str(sizes[0])]
-            _, why = run_all([command], self.seconds(sizes) + 60,
-                             {"COLL_TRANSPORT": self.options.transport})
-            if why:
-                return [], why
-            with open(path, encoding="utf-8") as file:
-                return json.load(file)["results"], None
+            return self.read([command], path, sizes, {"COLL_TRANSPORT": self.options.transport})
+
+    def read(self, commands, path, sizes, environment):
+        """Runs commands that write JSON into a file, as results()."""
+        _, why = run_all(commands, self.seconds(sizes) + 60, environment)
+        if why:
+            return [], why
+        with open(path, encoding="utf-8") as file:
+            return json.load(file)["results"], None
 
     def times(self, results):
         """The times in coll_perf's JSON."""
@@ -190,10 +193,13 @@ class Gloo(Library):
     """gloo.cc: a process for each rank, which find each other in a folder. They are not bound: each has a
     thread for its sockets, which must not wait for the one that calls."""
 
+    def command(self, rank, ranks, folder):
+        """How a rank is started, without what it measures."""
+        return [self.program, "--rank", str(rank), "--size", str(ranks), "--store", folder]
+
     def run(self, operation, ranks, sizes):
         with tempfile.TemporaryDirectory() as folder:
-            commands = [[self.program, "--rank", str(rank), "--size", str(ranks), "--store", folder,
-                         *self.words(operation, sizes)] for rank in range(ranks)]
+            commands = [self.command(rank, ranks, folder) + self.words(operation, sizes) for rank in range(ranks)]
             text, why = run_all(commands, self.seconds(sizes))
         return [] if why else read_times(self.name, operation, text), why
 

@@ -69,13 +69,15 @@ def run_operation(options, found, samples, ranks, operation, number):
             samples.complain(library, ranks, operation, why)
 
 
-def measure(options, found):
-    """Runs all rounds, or fewer if the time budget does not suffice."""
+def measure(options, found, places=None):
+    """Runs all rounds, or fewer if the time budget does not suffice. places: hosts, which are told of the round."""
     samples = Samples()
     start = time.monotonic()
     longest = 0
     for number in range(options.rounds):
         before = time.monotonic()
+        if places:
+            places.round = number
         if options.budget and number >= ROUNDS_AT_LEAST and before - start + longest > options.budget:
             print(f"compare: no time for round {number + 1}", file=sys.stderr)
             break

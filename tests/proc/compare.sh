@@ -64,6 +64,25 @@ for bytes in 4 40000; do
 done
 "$BUILD/compare/limits_tcp" 0 >"$out/log" 2>&1 && fail "limits_tcp takes 0 bytes"
 
+# Between hosts: the limit is the line, and nothing is left over.
+refuse "invalid shape" --hosts 4
+refuse "invalid shape" --hosts 1x4
+refuse "decides on -n" --hosts 2x1 -n 2
+if [ "$(id -u)" = 0 ] && ip netns add "probe$$" 2>/dev/null && ip netns del "probe$$"; then
+  "$compare" -b "$BUILD" --out "$out/hosts" --hosts 2x2@1gbit --ops allreduce --sizes 4,64K --rounds 2 \
+    >"$out/log" 2>"$out/err" || fail "exit status $? between hosts"
+  for cell in 4 65536; do
+    for round in 1 2; do
+      grep -Eq "^hosts,4,allreduce,$cell,libcoll,$round,[0-9.]*[1-9]" "$out/hosts/compare.csv" ||
+        fail "no time of $cell bytes between hosts"
+    done
+  done
+  grep -q "^hosts,4,allreduce,65536,limit,1,524.288" "$out/hosts/compare.csv" || fail "the limit of a line"
+  ip netns list | grep -q "^cmp.*-[12]" && ip link show | grep -q bcmp && fail "namespaces are left over"
+else
+  "$compare" -b "$BUILD" --out "$out/hosts" --hosts 2x1 --sizes 4 >"$out/log" 2>&1 && fail "hosts without the right"
+fi
+
 refuse "no collrun" -b "$out"
 refuse "is none of" --ops allgathering
 refuse "invalid" -n 1

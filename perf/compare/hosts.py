@@ -1,0 +1,189 @@
+"""hosts.py: the same measurements between hosts, which are network namespaces of this machine. The links between them may
+be as slow as real ones. Needs root, ip and tc (iproute2)."""
+import os
+import re
+import secrets
+import shutil
+import signal
+import subprocess
+import tempfile
+
+import libraries
+
+SHAPE = re.compile(r"(\d+)x(\d+)(@\d+[kmg]bit)?$")
+UNITS = {"kbit": 1e3, "mbit": 1e6, "gbit": 1e9}
+AGENT = """#!/bin/sh
+# As ssh would: runs the command on a host, which is given by its address.
+while [ "${1#-}" != "$1" ]; do shift; done
+host=$1
+shift
+exec ip netns exec "TAG-${host##*.}" sh -c "$*"
+"""
+
+
+class Shape:
+    """HOSTSxRANKS[@RATE]: how many hosts, ranks of each, and bits per second that each may send."""
+
+    def __init__(self, text):
+        match = SHAPE.match(text)
+        if not match:
+            raise ValueError(text)
+        self.text, self.hosts, self.each, self.tc_rate = text, int(match[1]), int(match[2]), (match[3] or "@")[1:]
+        if self.hosts < 2 or self.hosts > 250 or self.each < 1:
+            raise ValueError(text)
+        self.ranks = self.hosts * self.each
+
+    def line_us(self, operation, size):
+        """The least time in which a host can send what it must, or None. Each rank's vector crosses as part of its
+        host's; headers are not counted."""
+        shares = {"allreduce": 2, "reduce_scatter": 1, "allgather": 1}
+        if not self.tc_rate or operation not in shares:
+            return None
+        rate = float(self.tc_rate[:-4]) * UNITS[self.tc_rate[-4:]]
+        return shares[operation] * (self.hosts - 1) / self.hosts * size * 8 / rate * 1e6
+
+
+class Hosts:
+    """The namespaces, while they exist: a context manager."""
+
+    def __init__(self, shape):
+        self.shape = shape
+        self.tag = f"cmp{os.getpid() % 100000}"
+        self.bridge = f"b{self.tag}"
+        self.round = 0  # of the measurement: ranks are dealt out differently in half of them
+
+    def __enter__(self):
+        if os.geteuid() != 0 or not shutil.which("ip") or not shutil.which("tc"):
+            raise libraries.Unusable("hosts are network namespaces, which need root, ip and tc (Debian: iproute2)")
+        self.folder = tempfile.mkdtemp()
+        self.agent = os.path.join(self.folder, "agent")
+        with open(self.agent, "w", encoding="ascii", opener=lambda path, flags: os.open(path, flags, 0o755)) as file:
+            file.write(AGENT.replace("TAG", self.tag))
+        signal.signal(signal.SIGTERM, lambda *_: exit(143))  # so that the namespaces are removed
+        try:
+            self._do(f"ip link add {self.bridge} type bridge", f"ip link set {self.bridge} up")
+            for host in range(self.shape.hosts):
+                self._add(host)
+        except libraries.Unusable:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        for host in range(self.shape.hosts):
+            pids = subprocess.run(["ip", "netns", "pids", self.name(host)], capture_output=True, text=True, check=False)
+            for pid in pids.stdout.split():
+                os.kill(int(pid), signal.SIGKILL)
+            for words in (["netns", "del", self.name(host)], ["link", "del", f"v{self.tag}{host + 1}"]):
+                subprocess.run(["ip", *words], capture_output=True, check=False)
+        subprocess.run(["ip", "link", "del", self.bridge], capture_output=True, check=False)
+        shutil.rmtree(self.folder)
+
+    @staticmethod
+    def _do(*commands):
+        for command in commands:
+            done = subprocess.run(command.split(), capture_output=True, text=True, check=False)
+            if done.returncode:
+                raise libraries.Unusable(f"{command}: {done.stderr.strip()}")
+
+    def _add(self, host):
+        name, veth = self.name(host), f"v{self.tag}{host + 1}"
+        self._do(f"ip netns add {name}", f"ip link add {veth} type veth peer name eth0 netns {name}",
+                 f"ip link set {veth} master {self.bridge} up", f"ip -n {name} link set lo up",
+                 f"ip -n {name} addr add {self.address(host)}/24 dev eth0", f"ip -n {name} link set eth0 up")
+        if self.shape.tc_rate:
+            rate = self.shape.tc_rate
+            self._do(f"ip netns exec {name} tc qdisc add dev eth0 root handle 1: htb default 10",
+                     f"ip netns exec {name} tc class add dev eth0 parent 1: classid 1:10 htb rate {rate} ceil {rate} "
+                     "burst 256k cburst 256k")
+
+    def name(self, host):
+        """The namespace of a host."""
+        return f"{self.tag}-{host + 1}"
+
+    @staticmethod
+    def address(host):
+        """The address of a host."""
+        return f"10.77.0.{host + 1}"
+
+    def host_of(self, rank):
+        """Where a rank runs: by blocks, or in every second round one after the other."""
+        return rank // self.shape.each if self.round % 2 == 0 else rank % self.shape.hosts
+
+    def inside(self, host, command):
+        """The command that runs a command on a host."""
+        return ["ip", "netns", "exec", self.name(host), *command]
+
+
+class HostsLibcoll(libraries.Libcoll):
+    """coll_perf, started as a launcher would that binds nothing: hosts share the processors and do not know it."""
+
+    def __init__(self, options, hosts):
+        super().__init__(options, False)
+        self.hosts = hosts
+        self.port = 23000
+
+    def results(self, operation, ranks, sizes):
+        self.port += 1
+        path = os.path.join(self.hosts.folder, "json")
+        secret = secrets.token_hex(32)
+        commands = []
+        for rank in range(ranks):
+            words = ["env", f"COLL_RANK={rank}", f"COLL_NRANKS={ranks}", f"COLL_SECRET={secret}",
+                     f"COLL_ROOT={self.hosts.address(self.hosts.host_of(0))}:{self.port}", self.program, operation, "-b",
+                     ",".join(map(str, sizes)), "-w", "2", "-r", "-1", "-R", "0", "--json", path if rank == 0 else "/dev/null"]
+            commands.append(self.hosts.inside(self.hosts.host_of(rank),
+                                              words + (["-e", str(sizes[0])] if len(sizes) == 1 else [])))
+        return self.read(commands, path, sizes, {})
+
+
+class HostsMpi(libraries.Mpi):
+    """mpi.c, started through an agent in place of ssh."""
+
+    def run(self, operation, ranks, sizes):
+        hosts, names = self.hosts, [self.hosts.address(host) for host in range(self.hosts.shape.hosts)]
+        if self.name == "openmpi":
+            command = ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "--map-by",
+                       "slot" if hosts.round % 2 == 0 else "node", "--mca", "plm_rsh_agent", hosts.agent, "--mca",
+                       "btl_tcp_if_include", "eth0", "--mca", "pml", "ob1", "--mca", "btl", "tcp,vader,self", "--host",
+                       ",".join(f"{name}:{hosts.shape.each}" for name in names)]
+            environment = {}
+        else:
+            command = ["mpirun.mpich", "-launcher", "rsh", "-launcher-exec", hosts.agent, "-localhost", names[0], "-bind-to",
+                       "none", "-hosts", ",".join(names), "-ppn", str(hosts.shape.each if hosts.round % 2 == 0 else 1)]
+            environment = {"FI_PROVIDER": "tcp", "UCX_TLS": "tcp,sm,self", "UCX_NET_DEVICES": "eth0"}
+        command += ["-n", str(ranks), self.program, *self.words(operation, sizes)]
+        text, why = libraries.run_all([hosts.inside(0, command)], self.seconds(sizes), environment)
+        return [] if why else libraries.read_times(self.name, operation, text), why
+
+
+class HostsGloo(libraries.Gloo):
+    """gloo.cc on each host."""
+
+    def command(self, rank, ranks, folder):
+        host = self.hosts.host_of(rank)
+        return self.hosts.inside(host, [*super().command(rank, ranks, folder), "--address", self.hosts.address(host)])
+
+
+class Line(libraries.Library):
+    """The least time that the links allow."""
+    is_peer = False
+
+    def takes(self, operation, ranks):
+        return self.hosts.shape.line_us(operation, 1) is not None
+
+    def run(self, operation, ranks, sizes):
+        return [("limit", size, self.hosts.shape.line_us(operation, size)) for size in sizes], None
+
+
+KINDS = {"openmpi": HostsMpi, "mpich": HostsMpi, "gloo": HostsGloo}
+
+
+def place(found, hosts, options):
+    """The libraries that were found, on these hosts."""
+    found.all = [HostsLibcoll(options, hosts)] + [KINDS[library.name](library.name, options, library.program)
+                                                  for library in found.all if library.name in KINDS]
+    if hosts.shape.tc_rate:
+        found.all.append(Line("limit", options, None))
+    for library in found.all:
+        library.hosts = hosts
