@@ -82,7 +82,7 @@ static colli_call gather_blocks(const colli_call *call, const size_t *tables, in
   colli_call part = in_result(call, COLLI_ALLGATHER, tables[n + own], 0);
   part.op = 0;
   part.recvbuf = call->recvbuf;
-  part.varying = true;
+  part.varying = part.known = true;
   part.in_counts = part.out_counts = tables;
   part.in_displs = part.out_displs = tables + n;
   return part;

@@ -16,7 +16,7 @@
 #include "tests/proc/support_ranks.h"
 #include "waits.h"
 
-enum { SLOT = 4096, PART = SLOT / 4, COLLS = 9 };
+enum { SLOT = 4096, PART = SLOT / 4, COLLS = 9, REGISTERED = 1 << 18 };
 
 TestSuite(levels, .timeout = 300);
 
@@ -62,6 +62,7 @@ static site_plan plan_of(unsigned k, int nranks) {
                     .op = ops[k / 5 % 6],
                     .root = (int)(k / 2) % nranks,
                     .in_place = k / 7 % 3 == 0,
+                    .registered = {k / 13 % 2, k / 13 % 4 % 3 > 0},
                     .shape = k};
   if (!case_takes(plan.type, plan.op))
     plan.op = plan.type == COLL_FLOAT32_LOC64 ? COLL_MAXLOC : COLL_MAX;
@@ -97,17 +98,20 @@ static int make_one(coll_comm *comm, int rank, site *it, bool captured, colli_cu
 /* Makes many calls, with buffers anywhere, which differs from rank to rank. */
 static int run_calls(coll_comm *comm, int rank, int nranks, void *arg) {
   const scene *s = arg;
+  arena registered;
   RANK_CHECK(share(comm, rank, nranks, s) == 0);
+  RANK_OK(arena_make(comm, &registered, REGISTERED, s->offset % 2));
   colli_cu_stream stream = device_stream();
   for (unsigned k = s->offset; k < COLLS * 8 * 24; k += s->stride) {
     const site_plan plan = plan_of(k, nranks);
     const unsigned where = k / 4 + (unsigned)rank;
     const site_place places[] = {(site_place)(where % SITE_PLACES),
                                  (site_place)(where / 3 % SITE_PLACES)};
-    site *it = site_make(&plan, rank, nranks, places, NULL);
+    site *it = site_make(&plan, rank, nranks, places, &registered);
     RANK_CHECK(make_one(comm, rank, it, k / 11 % 3 == 0, stream) == 0);
     site_free(it);
   }
+  RANK_OK(arena_free(comm, &registered));
   return 0;
 }
 

@@ -124,12 +124,23 @@ static int go_on(coll_comm *comm, int rank) {
   return coll_comm_destroy(&rest) != COLL_OK;
 }
 
+/* A buffer; all ranks have registered it if one is midway in a call when it is lost. */
+static int32_t *take(coll_comm *comm, const scene *s, int32_t value) {
+  void *at = NULL;
+  if (!s->midway)
+    return device_vector(length(s), value);
+  if (coll_mem_alloc_gpu(comm, length(s) * sizeof(value), &at) != COLL_OK)
+    abort();
+  device_fill(at, length(s), value);
+  return at;
+}
+
 /* A rank on its communicator. */
 static int play(coll_comm *comm, int rank, scene *s) {
-  int32_t *a[CALLS], *last = device_vector(length(s), 1), *own = device_vector(length(s), 1);
+  int32_t *a[CALLS], *last = take(comm, s, 1), *own = take(comm, s, 1);
   colli_cu_stream stream = device_stream(), other = device_stream();
   for (int i = 0; i < CALLS; i++)
-    a[i] = device_vector(length(s), rank + 1);
+    a[i] = take(comm, s, rank + 1);
   RANK_CHECK(check_calls(comm, s, rank, a, stream) == 0);
   if (rank == s->victim) {
     suffer(comm, s, last, stream);

@@ -130,6 +130,10 @@ expect 0 "in slots, because no buffer" alltoall -n 3 -b 5M --gpu 3 --registered 
 expect 0 "in slots, because no buffer" scan -n 3 -b 5M --gpu 3 --registered both
 expect 0 "in slots, because no buffer" allgatherv -n 3 -b 5M --gpu 3 --registered both
 expect 0 "mode: staged" allreduce -n 3 -b 5M --gpu 3 --registered both --no-peers
+expect 0 "a block, 8 ranks on 8 GPUs mode: spin, because each rank has its own GPU, with access to the others \
+registered inputs are read where they are, 2 meets" allreduce -n 16 -b 64M --gpu 8 --hosts 2 --registered input
+expect 0 "registered results are read where they are" allreduce -n 16 -b 64M --gpu 8 --hosts 2 --registered result
+expect 0 "registered inputs are read where they are" reduce -n 16 -b 64M --gpu 8 --hosts 2 --registered both
 expect 2 "--registered takes input, result or both, not 'all'" allreduce -n 2 -b 4 --gpu 2 --registered all
 expect 2 "--registered and --assume need --gpu" allreduce -n 2 -b 4 --registered both
 

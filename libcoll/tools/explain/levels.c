@@ -34,6 +34,10 @@ static question part_of(const question *q, const groups *g, bool within, const c
   part.bytes = bytes / q->type_bytes * q->type_bytes;
   part.root = 0;
   part.nranks = within ? g->size : g->number;
+  if (coll == COLLI_ALLGATHER) /* each rank's block is in the result already */
+    part.registered &= EXPLAIN_RESULT;
+  else if (coll != q->coll) /* the result is a piece, or what was registered is none of it */
+    part.registered &= coll == COLLI_REDUCE_SCATTER ? EXPLAIN_INPUT : 0;
   if (within) {
     part.hosts = 1;
     part.gpus = q->apart ? 1 : q->gpus;
