@@ -29,7 +29,8 @@ typedef struct colli_call {
   int root;
   colli_coll coll;    /* v-forms: that of the plain form; point-to-point, one-sided: SENDRECV */
   colli_p2p_kind p2p; /* of SENDRECV */
-  bool varying;       /* a v-form */
+  bool varying;       /* a v-form, */
+  bool known;         /* of which all ranks have the same counts and displacements */
   bool on_host;       /* neither buffer is in GPU memory, so nobody need look */
   colli_lent *lent;   /* of SENDRECV: what of GPUs' memory is lent to transports, or NULL */
   union {

@@ -77,7 +77,7 @@ void colli_call_extent(const colli_calls *calls, const colli_call *call, size_t 
     *writes = varying ? blocks_end(calls, call->out_counts, call->out_displs) : all;
     break;
   case COLLI_REDUCE_SCATTER:
-    *reads = varying ? blocks_end(calls, call->in_counts, NULL) : all;
+    *reads = varying ? blocks_end(calls, call->in_counts, call->in_displs) : all;
     *writes = varying ? call->out_counts[calls->exec->rank] : own;
     break;
   case COLLI_GATHER:

@@ -46,7 +46,7 @@ static bool copy_blocks(const colli_calls *calls, const colli_call *call, coll_r
   const size_t *in = call->in_counts, *out = call->out_counts;
   const size_t *in_displs = call->in_displs, *out_displs = call->out_displs;
   if (call->coll == COLLI_GATHER)
-    in = out = root ? out : NULL, in_displs = out_displs;
+    in = out = root || call->known ? out : NULL, in_displs = out_displs;
   if (call->coll == COLLI_SCATTER)
     in = out = root ? in : NULL, out_displs = in_displs;
   fill_side(calls, in, in_displs, call->count, op->blocks, op->blocks + n);

@@ -84,8 +84,8 @@ typedef struct colli_direct_reads {
   bool from, to;
 } colli_direct_reads;
 
-/* What they could read, if inputs and results are registered or not. `varying`: blocks have
- * different lengths; `overlap`: the buffers do. */
+/* What they could read, if inputs and results are registered or not. `varying`: ranks may have
+ * blocks at different places; `overlap`: the buffers do. */
 static inline colli_direct_reads colli_direct_choose_reads(colli_coll coll, bool varying,
                                                            bool overlap, bool input, bool result) {
   switch (coll) {

@@ -14,6 +14,7 @@ typedef struct colli_levels {
   coll_comm *across;     /* the ranks that have this one's place in their groups; staged */
   int ngroups, size;     /* all groups have the same number of ranks */
   int group, place;      /* this rank's */
+  size_t room_bytes;     /* for pieces that no buffer has: the shortest slot of a rank */
   const char *operation; /* the call that has begun last, for messages */
   int *member;           /* ngroups * size ranks, group by group */
 } colli_levels;
@@ -40,17 +41,31 @@ static inline size_t colli_staged_part_of(size_t slot_bytes) {
 
 #define COLLI_LEVELS_ALIGN 16 /* elements: pieces begin at multiples, for kernels */
 
-/* Whether each rank's piece of a call is at least as long as a part of a staged call. Shorter calls
- * would wait more often than they save copies. */
+/* Whether each rank's piece of a call, or block, is at least as long as a part of a staged call.
+ * Shorter calls would wait more often than they save copies. */
 static inline bool colli_levels_is_long(colli_coll coll, size_t bytes, int size,
                                         size_t part_bytes) {
-  return bytes >= (coll == COLLI_ALLGATHER ? 1 : (size_t)size) * part_bytes;
+  const bool blocks = coll == COLLI_ALLGATHER || coll == COLLI_REDUCE_SCATTER;
+  return bytes >= (blocks ? 1 : (size_t)size) * part_bytes;
 }
 
 /* Where the piece of a rank of a group begins; that of the one after the last is the end. */
 static inline size_t colli_levels_piece_at(size_t count, int place, int size) {
   const size_t each = count / (size_t)size / COLLI_LEVELS_ALIGN * COLLI_LEVELS_ALIGN;
   return place < size ? each * (size_t)place : count;
+}
+
+/* A reduce and a reduce-scatter put what they have summed within a group into a room as long as a
+ * slot, in rounds: how many elements of the vector, or of each block, are in a round. 0: the room
+ * is too short. */
+static inline size_t colli_levels_round(colli_coll coll, size_t room_bytes, size_t elem_bytes,
+                                        int ngroups, int size) {
+  size_t fit = room_bytes / elem_bytes;
+  if (coll == COLLI_REDUCE_SCATTER) /* a block for a rank of each group */
+    return fit / (size_t)ngroups / COLLI_LEVELS_ALIGN * COLLI_LEVELS_ALIGN;
+  const size_t ends = (size_t)size * COLLI_LEVELS_ALIGN; /* the last piece may be longer by that */
+  fit -= ends < fit ? ends : fit;
+  return fit / COLLI_LEVELS_ALIGN * COLLI_LEVELS_ALIGN * (size_t)size;
 }
 
 #endif

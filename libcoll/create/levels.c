@@ -15,6 +15,7 @@
 #include "libcoll/run/run.h"
 #include "libcoll/stream/direct.h"
 #include "libcoll/stream/direct_groups.h"
+#include "libcoll/stream/staged_parts.h"
 
 /* ---- groups ---------------------------------------------------------------------------------- */
 
@@ -136,6 +137,7 @@ static coll_status join_groups(coll_comm *comm) {
   if (!levels)
     return colli_comm_refuse(comm, COLL_ERR_NO_MEMORY, "comm_use_gpu", "out of memory");
   levels->operation = "comm_use_gpu";
+  levels->room_bytes = colli_staged_least_slot(comm);
   coll_status status = find_groups(comm, levels);
   if (status == COLL_OK)
     status = make_parts(comm, levels);

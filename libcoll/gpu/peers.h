@@ -76,7 +76,8 @@ static inline colli_cu_deviceptr colli_gpu_peers_state(const colli_gpu_peers *pe
   return peers->area[peers->rank] + COLLI_GPU_STATE_AT;
 }
 
-/* This rank's room for a result, of a captured call or of others. */
+/* This rank's room for a result, of a captured call or of others. Parts of calls that are divided
+ * among groups leave one of the two free, for pieces (stream/levels_call.c). */
 static inline colli_cu_deviceptr colli_gpu_peers_result(const colli_gpu_peers *peers,
                                                         bool captured) {
   return colli_gpu_peers_slot(peers, peers->rank, COLLI_GPU_SLOTS + captured);

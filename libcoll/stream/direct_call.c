@@ -15,6 +15,11 @@
 
 /* ---- make and free --------------------------------------------------------------------------- */
 
+/* Whether there may be other data between the blocks of the input. */
+static bool has_gaps(const colli_direct_call *it) {
+  return it->call->varying && it->call->coll == COLLI_REDUCE_SCATTER;
+}
+
 /* Takes memory for what kernels do not reach, and for addresses that are not their arguments. */
 static coll_status take_memory(colli_direct_call *it, coll_error *error) {
   coll_comm *comm = it->comm;
@@ -24,7 +29,8 @@ static coll_status take_memory(colli_direct_call *it, coll_error *error) {
   const int to = it->writes ? colli_gpu_device_of(comm->gpu, it->call->recvbuf) : device;
   it->afar = from != device && from != COLLI_GPU_HOST;
   it->on_host = to == COLLI_GPU_HOST;
-  if (from == COLLI_GPU_HOST && !(it->in = colli_gpu_take_pinned(comm->gpu, it->reads, error)))
+  const size_t packed = has_gaps(it) ? colli_direct_packed(it, (size_t)comm->nranks) : it->reads;
+  if (from == COLLI_GPU_HOST && !(it->in = colli_gpu_take_pinned(comm->gpu, packed, error)))
     return error->status;
   if (to != device && !(it->out = colli_gpu_take_pinned(comm->gpu, it->writes, error)))
     return error->status;
@@ -245,7 +251,14 @@ static coll_status put_result(const colli_direct_round *r) {
 /* Copies the input from memory of the host to pinned memory. A thread of the driver calls this. */
 static void fetch_input(void *arg) {
   const colli_direct_call *it = arg;
-  memcpy(it->in->memory, it->call->sendbuf, it->reads);
+  const colli_call *call = it->call;
+  const size_t elem = colli_direct_elem(call);
+  char *to = it->in->memory;
+  if (!has_gaps(it))
+    memcpy(to, call->sendbuf, it->reads);
+  for (size_t i = 0; has_gaps(it) && i < (size_t)it->comm->nranks; i++)
+    memcpy(to + colli_direct_packed(it, i), (const char *)call->sendbuf + call->in_displs[i] * elem,
+           call->in_counts[i] * elem);
 }
 
 /* Copies the result to memory of the host; between its blocks there may be other data. */

@@ -42,8 +42,8 @@ static colli_direct_places find_places(const colli_direct_call *it, colli_direct
   colli_direct_places p = {.from = NULL};
   p.from = find(it, true, &p.from_at);
   p.to = find(it, false, &p.to_at);
-  *reads = colli_direct_choose_reads(it->call->coll, it->call->varying, colli_direct_overlap(it),
-                                     p.from, p.to);
+  *reads = colli_direct_choose_reads(it->call->coll, it->call->varying && !it->call->known,
+                                     colli_direct_overlap(it), p.from, p.to);
   if (!reads->from)
     p.from = NULL;
   if (!reads->to)

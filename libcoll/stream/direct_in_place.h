@@ -12,9 +12,10 @@
  * are not registered. So no rank ever writes to another's memory, and a failure has nothing to
  * stop.
  *
- * Not the all-gather with blocks of different lengths: ranks may have them at different places. Not
- * gather and scatter: whether the root's buffer is registered, or in place, only the root knows.
- * Not scan, exscan and all-to-all in place: there a result would cover input that others read.
+ * Not the all-gather with blocks of different lengths: ranks may have them at different places (but
+ * not in the parts of a call that is divided among groups). Not gather and scatter: whether the
+ * root's buffer is registered, or in place, only the root knows. Not scan, exscan and all-to-all in
+ * place: there a result would cover input that others read.
  *
  * A rank that fails goes on, and its stream may write to its buffers while others read them. At the
  * end of its part of a call, a stream says on its device if it goes on without the others, before

@@ -23,6 +23,12 @@ static const colli_direct_matter ending = {"comm_deregister", COLLI_MAKES_NO_REG
 static const colli_direct_matter freeing = {"mem_free", COLLI_MAKES_NO_REGISTRATION,
                                             "the memory is not freed"};
 
+/* The communicator whose ranks read each other's memory: all ranks, or this one's group. All ranks
+ * of all groups agree, though. */
+static coll_comm *reading(coll_comm *comm) {
+  return comm->levels ? comm->levels->within : comm;
+}
+
 /* ---- the beginning --------------------------------------------------------------------------- */
 
 /* Whether calls can be made, after those in streams. */
@@ -30,11 +36,7 @@ static coll_status get_ready(coll_comm *comm, const char *name) {
   const coll_status status = colli_call_check_usable(comm);
   if (status != COLL_OK)
     return status;
-  if (comm->levels)
-    return colli_comm_refuse(comm, COLL_ERR_UNSUPPORTED, name,
-                             "the GPUs of this communicator's ranks do not all reach each other; "
-                             "register memory with one of ranks that do (coll_comm_split())");
-  if (!comm->direct)
+  if (!reading(comm)->direct)
     return colli_comm_refuse(comm, COLL_ERR_UNSUPPORTED, name,
                              "calls in streams of this communicator are staged through host "
                              "memory; coll_comm_use_gpu() changes that, or says why not");
@@ -63,26 +65,69 @@ static coll_status check_offers(coll_comm *comm, const colli_direct_matter *matt
 /* Unmaps the others' memory. The driver may wait for kernels meanwhile. */
 static void unmap(coll_comm *comm, coll_registration *it) {
   colli_call_pause(comm);
-  colli_gpu_memory_unmap(comm->direct->peers, &it->memory);
+  colli_gpu_memory_unmap(reading(comm)->direct->peers, &it->memory);
   colli_call_resume(comm);
+}
+
+/* Maps virtual memory of the ranks of this group, which say so to each other. */
+static coll_status share_in_group(coll_comm *comm, const colli_direct_matter *matter,
+                                  const colli_gpu_memory_offer *offers, coll_registration *it,
+                                  coll_error *error) {
+  coll_comm *within = comm->levels->within;
+  colli_call_pause(comm);
+  coll_status status = colli_call_enter(within);
+  if (status == COLL_OK) {
+    status = colli_direct_share(within, matter, it->number, offers, &it->memory, error);
+    *error = within->failure.error;
+    colli_call_leave(within);
+  }
+  colli_call_resume(comm);
+  return status;
+}
+
+/* Maps the memory of the others of this rank's group. */
+static coll_status map_group(coll_comm *comm, const colli_direct_matter *matter,
+                             colli_gpu_memory_offer *offers, coll_registration *it) {
+  const colli_levels *levels = comm->levels;
+  coll_error error = COLL_ERROR_INIT;
+  for (int place = 0; place < levels->size; place++) /* these are in the order of ranks */
+    offers[place] = offers[colli_levels_member(levels, levels->group, place)];
+  colli_call_pause(comm);
+  coll_status status =
+      colli_gpu_memory_map(levels->within->direct->peers, offers, &it->memory, &error);
+  colli_call_resume(comm);
+  if (colli_direct_shares(levels->within, offers))
+    status = share_in_group(comm, matter, offers, it, &error);
+  if (status != COLL_OK) {
+    const coll_error in_group = error;
+    snprintf(error.message, sizeof(error.message), "among the ranks of its group: %.480s",
+             in_group.message);
+  }
+  return colli_direct_agree(comm, matter, status, &error, COLL_OK);
+}
+
+/* Maps the memory of all others. */
+static coll_status map_all(coll_comm *comm, const colli_direct_matter *matter,
+                           const colli_gpu_memory_offer *offers, coll_registration *it) {
+  coll_error error = COLL_ERROR_INIT;
+  colli_call_pause(comm);
+  const coll_status status = colli_gpu_memory_map(comm->direct->peers, offers, &it->memory, &error);
+  colli_call_resume(comm);
+  return colli_direct_shares(comm, offers)
+             ? colli_direct_share(comm, matter, it->number, offers, &it->memory, &error)
+             : colli_direct_agree(comm, matter, status, &error, COLL_OK);
 }
 
 /* Exchanges how to reach the memory of each rank, and maps it. `mine`, or why there is none. */
 static coll_status exchange(coll_comm *comm, const colli_direct_matter *matter,
                             const colli_gpu_memory_offer *mine, colli_gpu_memory_offer *offers,
                             coll_registration *it) {
-  coll_error error = COLL_ERROR_INIT;
   coll_status status = colli_direct_gather(comm, matter, mine, offers, sizeof(*mine));
   if (status == COLL_OK)
     status = check_offers(comm, matter, offers);
   if (status != COLL_OK)
     return status;
-  colli_call_pause(comm);
-  status = colli_gpu_memory_map(comm->direct->peers, offers, &it->memory, &error);
-  colli_call_resume(comm);
-  status = colli_direct_shares(comm, offers)
-               ? colli_direct_share(comm, matter, it->number, offers, &it->memory, &error)
-               : colli_direct_agree(comm, matter, status, &error, COLL_OK);
+  status = comm->levels ? map_group(comm, matter, offers, it) : map_all(comm, matter, offers, it);
   if (status == COLL_OK)
     return COLL_OK;
   unmap(comm, it);
@@ -93,7 +138,7 @@ static coll_status exchange(coll_comm *comm, const colli_direct_matter *matter,
 /* Registers memory, or tells the others that this rank has none, and why. */
 static coll_status begin(coll_comm *comm, const colli_direct_matter *matter, void *at, size_t bytes,
                          coll_error *error, coll_registration **out) {
-  colli_direct *direct = comm->direct;
+  colli_direct *direct = reading(comm)->direct;
   colli_gpu_memory_offer mine = {.bytes = bytes};
   coll_registration *it = calloc(1, sizeof(*it));
   colli_gpu_memory_offer *offers = malloc((size_t)comm->nranks * sizeof(*offers));
@@ -153,7 +198,7 @@ static coll_status allocate(coll_comm *comm, size_t bytes, void **ptr) {
   if (status != COLL_OK)
     return status;
   colli_call_pause(comm); /* the driver may wait for kernels that wait for other ranks */
-  (void)colli_gpu_memory_take(comm->direct->peers, bytes, &at, &error);
+  (void)colli_gpu_memory_take(reading(comm)->direct->peers, bytes, &at, &error);
   colli_call_resume(comm);
   status = begin(comm, &allocating, at, bytes, &error, &it);
   if (status == COLL_OK) {
@@ -161,7 +206,7 @@ static coll_status allocate(coll_comm *comm, size_t bytes, void **ptr) {
     *ptr = at;
   } else if (comm->failure.status == COLL_OK) { /* else others may have mapped it */
     colli_call_pause(comm);
-    colli_gpu_memory_give(comm->direct->peers, at);
+    colli_gpu_memory_give(reading(comm)->direct->peers, at);
     colli_call_resume(comm);
   }
   return status;
@@ -190,7 +235,7 @@ static coll_status await_calls(coll_comm *comm, const coll_registration *it, col
   const uint64_t until_ns = now_ns + comm->watch.timeout_ns / 2, graphs_ns = now_ns + RELEASE_NS;
   colli_comm_wait_begin(comm);
   while (comm->failure.status == COLL_OK && (it->eager > 0 || it->graphs > 0)) {
-    colli_batches_free_released(comm->streams);
+    colli_batches_free_released(reading(comm)->streams);
     const uint64_t limit_ns = it->eager > 0 ? until_ns : graphs_ns;
     if ((it->eager > 0 || it->graphs > 0) && colli_now_ns() >= limit_ns)
       break;
@@ -207,7 +252,7 @@ static coll_status await_calls(coll_comm *comm, const coll_registration *it, col
 
 /* Takes a registration out of the list, and frees it if no stream uses it. */
 static void forget(coll_comm *comm, coll_registration *it) {
-  coll_registration **at = &comm->direct->registered;
+  coll_registration **at = &reading(comm)->direct->registered;
   while (*at != it)
     at = &(*at)->next;
   *at = it->next;
@@ -235,8 +280,8 @@ static coll_status end(coll_comm *comm, const colli_direct_matter *matter, coll_
 }
 
 /* The entry of the list with this address, or NULL. */
-static coll_registration *find_entry(const coll_comm *comm, const coll_registration *it) {
-  coll_registration *at = comm->direct ? comm->direct->registered : NULL;
+static coll_registration *find_entry(coll_comm *comm, const coll_registration *it) {
+  coll_registration *at = reading(comm)->direct ? reading(comm)->direct->registered : NULL;
   while (at && at != it)
     at = at->next;
   return at;
@@ -261,14 +306,14 @@ coll_status coll_comm_deregister(coll_comm *comm, coll_registration **registrati
 }
 
 /* The registration of memory that coll_mem_alloc_gpu() gave, or NULL. */
-static coll_registration *find_owned(const coll_comm *comm, const void *at) {
-  coll_registration *it = comm->direct ? comm->direct->registered : NULL;
+static coll_registration *find_owned(coll_comm *comm, const void *at) {
+  coll_registration *it = reading(comm)->direct ? reading(comm)->direct->registered : NULL;
   while (it && !(it->owned && it->own == (uint64_t)at))
     it = it->next;
   return it;
 }
 
-bool colli_direct_owns(const coll_comm *comm, const void *at) {
+bool colli_direct_owns(coll_comm *comm, const void *at) {
   return at && find_owned(comm, at) != NULL;
 }
 
@@ -277,7 +322,7 @@ coll_status colli_direct_mem_free(coll_comm *comm, const void *at) {
   const coll_status status = end(comm, &freeing, find_owned(comm, at), &gone);
   if (gone) {
     colli_call_pause(comm);
-    colli_gpu_memory_give(comm->direct->peers, (void *)at);
+    colli_gpu_memory_give(reading(comm)->direct->peers, (void *)at);
     colli_call_resume(comm);
   }
   return status;

@@ -25,6 +25,9 @@ size_t colli_direct_elem(const colli_call *call);
 /* A block of input (where there are parts) or result: its first byte and its length. */
 size_t colli_direct_block(const colli_direct_call *it, bool of_input, size_t i, size_t *bytes);
 
+/* Where the i-th block of input begins in the copy of input on the host, in which no gaps are. */
+size_t colli_direct_packed(const colli_direct_call *it, size_t i);
+
 /* The longest block of all ranks, which all of them know. */
 size_t colli_direct_longest(const colli_direct_call *it);
 

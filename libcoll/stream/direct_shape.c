@@ -11,7 +11,17 @@ size_t colli_direct_block(const colli_direct_call *it, bool of_input, size_t i, 
   const size_t *counts = of_input ? call->in_counts : call->out_counts;
   const size_t *displs = of_input ? call->in_displs : call->out_displs;
   *bytes = (call->varying ? counts[i] : call->count) * elem;
+  if (of_input && it->in)
+    return colli_direct_packed(it, i);
   return (call->varying ? displs[i] : i * call->count) * elem;
+}
+
+size_t colli_direct_packed(const colli_direct_call *it, size_t i) {
+  const colli_call *call = it->call;
+  size_t before = call->varying ? 0 : i * call->count;
+  for (size_t k = 0; call->varying && k < i; k++)
+    before += call->in_counts[k];
+  return before * colli_direct_elem(call);
 }
 
 size_t colli_direct_longest(const colli_direct_call *it) {
@@ -39,7 +49,8 @@ size_t colli_direct_in_round(const colli_direct_round *r, size_t bytes) {
 bool colli_direct_takes(const coll_comm *comm, const colli_call *call, colli_direct_shape *shape) {
   if (!comm->direct || call->coll == COLLI_SENDRECV)
     return false;
-  const bool all_know = call->coll == COLLI_ALLGATHER || call->coll == COLLI_REDUCE_SCATTER;
+  const bool all_know =
+      call->coll == COLLI_ALLGATHER || call->coll == COLLI_REDUCE_SCATTER || call->known;
   if (call->varying && !all_know)
     return false;
   *shape = (colli_direct_shape){.coll = call->coll,

@@ -8,9 +8,14 @@
  *                elsewhere: this rank's piece across groups -> all-gather within the group
  *   all-gather   of the ranks with the same place, across groups -> for each group, all-gather of
  *                its blocks within this rank's
+ *   reduce       reduce-scatter within the group -> reduce of this rank's piece to the root's group
+ *                -> in that: gather within it
+ *   reduce-      for each group, reduce-scatter of the blocks of its ranks within this rank's
+ *   scatter      -> reduce-scatter of the ranks with the same place, across groups
  *
- * Only what goes across is staged, so each rank copies one piece through host memory. Pieces are in
- * the result's buffer from the beginning, so nothing else is needed.
+ * Only what goes across is staged, so each rank copies one piece through host memory. In the first
+ * three, pieces are in the result's buffer from the beginning. In the other two most ranks have no
+ * buffer for them: they are in a room, and calls longer than that are made in rounds.
  */
 #ifndef COLLI_STREAM_LEVELS_H
 #define COLLI_STREAM_LEVELS_H
@@ -25,12 +30,17 @@
 bool colli_levels_takes(const coll_comm *comm, const colli_call *call);
 
 /* How many parts it has on this rank. */
-int colli_levels_count(const coll_comm *comm, const colli_call *call);
+size_t colli_levels_count(const coll_comm *comm, const colli_call *call);
 
-/* Describes the i-th part, and the communicator that makes it. `tables` has room for
- * COLLI_LEVELS_TABLES numbers for each rank of the part, to which the part points. */
+/* What parts use besides the call's buffers. */
+typedef struct colli_levels_space {
+  size_t *tables; /* COLLI_LEVELS_TABLES numbers for each rank of a part, which points to them */
+  char *room;     /* colli_levels.room_bytes, in memory of this rank's GPU */
+} colli_levels_space;
+
+/* Describes the i-th part, and the communicator that makes it. */
 #define COLLI_LEVELS_TABLES 2
-coll_comm *colli_levels_part(const coll_comm *comm, const colli_call *call, int i, size_t *tables,
-                             colli_call *part);
+coll_comm *colli_levels_part(const coll_comm *comm, const colli_call *call, size_t i,
+                             const colli_levels_space *space, colli_call *part);
 
 #endif

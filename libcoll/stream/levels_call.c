@@ -98,14 +98,21 @@ static coll_status put_part(coll_comm *part, const colli_call *call, void *strea
 }
 
 /* Puts all parts into the stream. *failed: the communicator of the one that could not be. */
-static coll_status put_parts(coll_comm *comm, const colli_call *call, size_t *tables, void *stream,
+static coll_status put_parts(const stream_batch *gate, size_t *tables, void *stream,
                              coll_comm **failed) {
-  const int count = colli_levels_count(comm, call);
+  coll_comm *comm = gate->comm;
+  const colli_call *call = gate->calls[0].request->kept;
+  const size_t count = colli_levels_count(comm, call);
+  /* Of the two rooms for results, parts within the group use one themselves, captured or not. The
+   * other one is free: no other call is between its gate and its end. */
+  const colli_gpu_peers *peers = comm->levels->within->direct->peers;
+  const uint64_t room = colli_gpu_peers_result(peers, !gate->passage.captured);
+  const colli_levels_space space = {tables, (char *)(uintptr_t)room};
   coll_status status = COLL_OK;
   colli_call_pause(comm); /* this thread goes into the parts, where it waits in mode MEET */
-  for (int i = 0; i < count && status == COLL_OK; i++) {
+  for (size_t i = 0; i < count && status == COLL_OK; i++) {
     colli_call part;
-    *failed = colli_levels_part(comm, call, i, tables, &part);
+    *failed = colli_levels_part(comm, call, i, &space, &part);
     status = put_part(*failed, &part, stream);
   }
   colli_call_resume(comm);
@@ -123,8 +130,7 @@ static void fail_with(coll_comm *comm, const coll_comm *part, const char *name) 
  * fails then is a failure of the communicator. */
 static coll_status submit(stream_batch *gate, size_t *tables, void *stream) {
   coll_comm *comm = gate->comm, *failed = NULL;
-  const colli_call *call = gate->calls[0].request->kept;
-  const char *name = call->name;
+  const char *name = gate->calls[0].request->kept->name;
   coll_error error = COLL_ERROR_INIT;
   bool queued;
   coll_status status = put_gate(gate, &queued, &error);
@@ -134,7 +140,7 @@ static coll_status submit(stream_batch *gate, size_t *tables, void *stream) {
     colli_batch_free(gate);
     return status;
   }
-  if (status == COLL_OK && put_parts(comm, call, tables, stream, &failed) != COLL_OK)
+  if (status == COLL_OK && put_parts(gate, tables, stream, &failed) != COLL_OK)
     fail_with(comm, failed, name);
   if (status == COLL_OK)
     status = put_end(gate, &error);

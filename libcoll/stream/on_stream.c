@@ -13,8 +13,7 @@
 #include "libcoll/stream/levels_call.h"
 #include "libcoll/stream/stream_batch.h"
 
-#define FINISH_NS  (10 * COLLI_NS_PER_S)   /* the longest that a destroy waits for streams, */
-#define RELEASE_NS (100 * COLLI_NS_PER_MS) /* and for the ends of graphs that were destroyed */
+#define FINISH_NS (10 * COLLI_NS_PER_S) /* the longest that a destroy waits, for all of them */
 
 typedef colli_stream_batch stream_batch;
 
@@ -164,10 +163,11 @@ static bool end_queue(coll_comm *comm) {
   return none;
 }
 
-/* The driver says some time after a graph's end that it is gone. */
-static void await_released(coll_comm *comm) {
+/* Waits until graphs are gone, which the driver says some time after they were destroyed. It cannot
+ * wake this thread: it does not know what is left of the communicator once it has said so. So this
+ * looks again and again. */
+static void await_released(coll_comm *comm, uint64_t until_ns) {
   colli_streams *streams = comm->streams;
-  const uint64_t until_ns = colli_now_ns() + RELEASE_NS;
   colli_comm_wait_begin(comm);
   for (colli_batches_free_released(streams); !TAILQ_EMPTY(&streams->batches);
        colli_batches_free_released(streams)) {
@@ -186,7 +186,7 @@ bool colli_stream_finish(coll_comm *comm) {
   colli_comm_wait_begin(comm);
   while (colli_streams_busy(streams) && colli_now_ns() < until_ns)
     colli_comm_wait_a_bit(comm, until_ns);
-  await_released(comm);
+  await_released(comm, until_ns);
   for (int i = 0; i < streams->ngroup; i++)
     colli_request_put(streams->group[i]);
   const bool none = end_queue(comm) && !streams->lost;

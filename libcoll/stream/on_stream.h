@@ -28,8 +28,9 @@ bool colli_stream_has_group(const coll_comm *comm);
 /* Ends it: puts its calls into their stream, or drops them because one was refused. */
 coll_status colli_stream_end_group(coll_comm *comm, coll_status refused);
 
-/* Before a communicator is destroyed: waits until all streams have passed, up to its timeout. False
- * if one has not, and may still use memory of the library. */
+/* Before a communicator is destroyed: waits until all streams have passed and all graphs are gone,
+ * up to its timeout or 10 s. False if one has not or is not, and may still use memory of the
+ * library. */
 bool colli_stream_finish(coll_comm *comm);
 
 #endif

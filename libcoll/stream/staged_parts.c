@@ -6,13 +6,16 @@
 
 #define BLOCK_BYTES_MIN 4096 /* shorter messages cost more than overlap gains */
 
-/* All ranks find the same, from the shortest slot of a rank. */
-size_t colli_staged_part_bytes(const coll_comm *comm) {
+size_t colli_staged_least_slot(const coll_comm *comm) {
   uint32_t least = UINT32_MAX;
   for (int i = 0; i < comm->nranks; i++)
     if (comm->table[i].gpu_slot_bytes < least)
       least = comm->table[i].gpu_slot_bytes;
-  return colli_staged_part_of(least);
+  return least;
+}
+
+size_t colli_staged_part_bytes(const coll_comm *comm) {
+  return colli_staged_part_of(colli_staged_least_slot(comm));
 }
 
 /* Whether a buffer of some rank consists of equal blocks, one for each rank. */

@@ -18,6 +18,9 @@
  */
 size_t colli_staged_part_bytes(const coll_comm *comm);
 
+/* The shortest slot of a rank. */
+size_t colli_staged_least_slot(const coll_comm *comm);
+
 /* How many parts a checked call that is staged has; 1: it is not divided. All ranks find the same,
  * wherever their buffers are. */
 size_t colli_staged_parts(const coll_comm *comm, const colli_call *call);

@@ -88,8 +88,9 @@ static site_plan any_plan(worker *w) {
   if (kind < 4 && any(w, 2)) /* so many that it takes several rounds */
     plan.count = (size_t)(5000 + any(w, 8000)) / coll_type_bytes(plan.type);
   if (w->p->ngroups && any(w, 3) == 0) { /* long enough to be divided */
-    static const case_coll colls[] = {CASE_ALLREDUCE, CASE_BROADCAST, CASE_ALLGATHER};
-    plan.coll = colls[any(w, 3)];
+    static const case_coll colls[] = {CASE_ALLREDUCE, CASE_REDUCE,    CASE_REDUCE_SCATTER,
+                                      CASE_BROADCAST, CASE_ALLGATHER, CASE_REDUCE_SCATTERV};
+    plan.coll = colls[any(w, 6)];
     plan.type = COLL_FLOAT32;
     plan.op = COLL_SUM;
     plan.count = 768 + (size_t)any(w, 2000);

@@ -14,12 +14,13 @@ coll_status arena_make(coll_comm *comm, arena *it, size_t each, bool by_coll) {
   const size_t bytes = each * ARENA_PLACES;
   void *base = NULL;
   coll_status status = COLL_OK;
-  *it = (arena){.each = each, .owned = by_coll && comm->direct};
+  const bool can = comm->direct || comm->levels;
+  *it = (arena){.each = each, .owned = by_coll && can};
   if (it->owned)
     status = coll_mem_alloc_gpu(comm, bytes, &base);
   else
     base = device_memory.take(bytes);
-  if (comm->direct && !it->owned)
+  if (can && !it->owned)
     status = coll_comm_register(comm, base, bytes, &it->registration);
   it->base = base;
   return status;

@@ -1,13 +1,18 @@
 /* test_graphs.c: stream-ordered calls captured in CUDA graphs, launched between other calls. */
 #include <criterion/criterion.h>
 #include <dlfcn.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "extent.h"
+#include "libcoll/comm/comm.h"
 #include "support_device.h"
 #include "tests/gpu/driver/extra.h"
 #include "tests/proc/support_ranks.h"
+#include "waits.h"
 
 TestSuite(graphs, .timeout = 120);
 
@@ -151,6 +156,7 @@ static int launch_many(coll_comm *comm, int rank, int nranks, void *arg) {
   CUDA_OK(w.cuda->stream_synchronize(w.stream));
   RANK_OK(coll_comm_async_error(child));
   RANK_OK(coll_barrier(comm));
+  child->watch.timeout_ns = COLLI_NS_PER_MS; /* the graph will not be gone */
   RANK_OK(coll_comm_destroy(&child));
   CUDA_OK(w.g.graph_launch(w.exec, w.stream));
   CUDA_OK(w.cuda->stream_synchronize(w.stream));
@@ -162,4 +168,83 @@ Test(graphs, launched_many_times) {
   device_may_leak();
   EACH_MODE(i, 0, MODE_MEET)
     cr_assert_eq(run_threads(3, NULL, launch_many, NULL), 0, "%s", device_mode(i));
+}
+
+/* ---- a driver that says late that a graph is gone -------------------------------------------- */
+
+/* What ranks and the driver know of each other. */
+typedef struct late_scene {
+  int others;       /* ranks but rank 0 */
+  atomic_int ended; /* of them: their communicator has */
+  atomic_int told;  /* how often the driver has told rank 0 that a graph is gone */
+} late_scene;
+
+/* What the driver would call. */
+typedef struct late {
+  colli_cu_host_fn destroy;
+  void *argument;
+  late_scene *scene;
+} late;
+
+static __typeof__(((colli_cuda *)0)->user_object_create) create_at_once;
+static _Thread_local late_scene *own_scene;
+
+/* A thread of the driver: others have waited a second for rank 0 if they look into its memory. */
+static void *tell_late(void *arg) {
+  late *it = arg;
+  if (!WAIT_UNTIL(atomic_load(&it->scene->ended) == it->scene->others, slow_s(20)))
+    abort();
+  atomic_fetch_add(&it->scene->told, 1);
+  it->destroy(it->argument);
+  free(it);
+  return NULL;
+}
+
+static void begin_to_tell(void *arg) {
+  pthread_t thread;
+  if (pthread_create(&thread, NULL, tell_late, arg) != 0 || pthread_detach(thread) != 0)
+    abort();
+}
+
+/* cuUserObjectCreate() */
+static colli_cu_result create_late(colli_cu_user_object *handle, void *argument,
+                                   colli_cu_host_fn destroy, unsigned references, unsigned flags) {
+  late *it = malloc(sizeof(*it));
+  if (!it)
+    abort();
+  *it = (late){destroy, argument, own_scene};
+  return create_at_once(handle, it, begin_to_tell, references, flags);
+}
+
+/* Rank 0's communicator does not end before its graphs are gone. */
+static int destroy_graphs(coll_comm *comm, int rank, int nranks, void *arg) {
+  coll_comm *child;
+  work w;
+  own_scene = arg;
+  device_may_leak(); /* what rank 0 might have looked into */
+  RANK_OK(coll_comm_dup(comm, NULL, &child));
+  if (begin(&w, child, rank, nranks) != 0)
+    return 1;
+  if (rank == 0)
+    comm->family->gpu->cuda.user_object_create = create_late;
+  if (capture(&w, child, rank) != 0)
+    return 1;
+  const int captured = child->streams->captured;
+  RANK_CHECK(captured > 0 && end(&w, rank) == 0);
+  RANK_OK(coll_comm_destroy(&child));
+  if (rank > 0)
+    atomic_fetch_add(&own_scene->ended, 1);
+  else
+    RANK_CHECK(atomic_load(&own_scene->told) == captured);
+  return 0;
+}
+
+Test(graphs, gone_late) {
+  const colli_cuda *cuda = device_use(0);
+  create_at_once = cuda->user_object_create;
+  device_may_leak();
+  EACH_MODE(i, 0, MODE_MEET) {
+    late_scene s = {.others = 2};
+    cr_assert_eq(run_threads(3, NULL, destroy_graphs, &s), 0, "%s", device_mode(i));
+  }
 }

@@ -1,8 +1,8 @@
 /*
  * test_levels.c: ranks in groups whose (fake) GPUs do not reach each other: long all-reduces,
- * broadcasts and all-gathers are divided among the ranks of a group, other calls are staged. All
- * against a plain reference, in every mode, in graphs and not; and how many bytes cross host
- * memory.
+ * reduces, reduce-scatters, broadcasts and all-gathers are divided among the ranks of a group,
+ * other calls are staged. All against a plain reference, in every mode, in graphs and not; and how
+ * many bytes cross host memory.
  */
 #include <criterion/criterion.h>
 #include <stdatomic.h>
@@ -16,7 +16,7 @@
 #include "tests/proc/support_ranks.h"
 #include "waits.h"
 
-enum { SLOT = 4096, PART = SLOT / 4, MOST_ALIKE = 4 };
+enum { SLOT = 4096, PART = SLOT / 4, COLLS = 9, REGISTERED = 1 << 18 };
 
 TestSuite(levels, .timeout = 300);
 
@@ -50,24 +50,25 @@ static int share(coll_comm *comm, int rank, int nranks, const scene *s) {
 
 /* The k-th of many calls. */
 static site_plan plan_of(unsigned k, int nranks) {
-  static const case_coll colls[] = {CASE_ALLREDUCE, CASE_BROADCAST,      CASE_ALLREDUCE,
-                                    CASE_ALLGATHER, CASE_REDUCE_SCATTER, CASE_REDUCE,
-                                    CASE_BARRIER,   CASE_ALLTOALL};
+  static const case_coll colls[COLLS] = {CASE_ALLREDUCE, CASE_BROADCAST,      CASE_REDUCE_SCATTERV,
+                                         CASE_ALLGATHER, CASE_REDUCE_SCATTER, CASE_REDUCE,
+                                         CASE_BARRIER,   CASE_ALLTOALL,       CASE_REDUCE};
   static const size_t sizes[] = {3 * PART, 20001, 0, 4 * SLOT + 1, 1, 9 * SLOT, 5 * PART - 1, 101};
   static const coll_type types[] = {COLL_FLOAT32, COLL_INT8,  COLL_BFLOAT16, COLL_FLOAT64,
                                     COLL_UINT16,  COLL_INT64, COLL_FLOAT16,  COLL_FLOAT32_LOC64};
   static const coll_op ops[] = {COLL_SUM, COLL_MAX, COLL_BOR, COLL_PROD, COLL_AVG, COLL_MINLOC};
-  site_plan plan = {.coll = colls[k % 8],
+  site_plan plan = {.coll = colls[k % COLLS],
                     .type = types[k / 3 % 8],
                     .op = ops[k / 5 % 6],
                     .root = (int)(k / 2) % nranks,
                     .in_place = k / 7 % 3 == 0,
+                    .registered = {k / 13 % 2, k / 13 % 4 % 3 > 0},
                     .shape = k};
   if (!case_takes(plan.type, plan.op))
     plan.op = plan.type == COLL_FLOAT32_LOC64 ? COLL_MAXLOC : COLL_MAX;
   if (plan.coll >= CASE_BROADCAST && plan.type == COLL_FLOAT32_LOC64)
     plan.type = COLL_UINT8;
-  plan.count = sizes[k / 8 % 8] / coll_type_bytes(plan.type);
+  plan.count = sizes[k / COLLS % 8] / coll_type_bytes(plan.type);
   return plan;
 }
 
@@ -97,17 +98,20 @@ static int make_one(coll_comm *comm, int rank, site *it, bool captured, colli_cu
 /* Makes many calls, with buffers anywhere, which differs from rank to rank. */
 static int run_calls(coll_comm *comm, int rank, int nranks, void *arg) {
   const scene *s = arg;
+  arena registered;
   RANK_CHECK(share(comm, rank, nranks, s) == 0);
+  RANK_OK(arena_make(comm, &registered, REGISTERED, s->offset % 2));
   colli_cu_stream stream = device_stream();
-  for (unsigned k = s->offset; k < 8 * 8 * 24; k += s->stride) {
+  for (unsigned k = s->offset; k < COLLS * 8 * 24; k += s->stride) {
     const site_plan plan = plan_of(k, nranks);
     const unsigned where = k / 4 + (unsigned)rank;
     const site_place places[] = {(site_place)(where % SITE_PLACES),
                                  (site_place)(where / 3 % SITE_PLACES)};
-    site *it = site_make(&plan, rank, nranks, places, NULL);
+    site *it = site_make(&plan, rank, nranks, places, &registered);
     RANK_CHECK(make_one(comm, rank, it, k / 11 % 3 == 0, stream) == 0);
     site_free(it);
   }
+  RANK_OK(arena_free(comm, &registered));
   return 0;
 }
 
@@ -126,12 +130,44 @@ Test(levels, calls) {
     }
 }
 
-/* Several megabytes with the usual slots. */
-static int run_long(coll_comm *comm, int rank, int nranks, void *arg) {
-  static const case_coll colls[] = {CASE_ALLREDUCE, CASE_BROADCAST, CASE_ALLGATHER};
+/* Reduce-scatters whose results are at the beginning of the input, as in MPI, in several rounds. */
+static int run_over_input(coll_comm *comm, int rank, int nranks, void *arg) {
   RANK_CHECK(share(comm, rank, nranks, arg) == 0);
   colli_cu_stream stream = device_stream();
-  for (int i = 0; i < 3; i++) {
+  for (int i = 0; i < 4; i++) {
+    const test_case over = {.coll = i % 2 ? CASE_REDUCE_SCATTERV : CASE_REDUCE_SCATTER,
+                            .form = CASE_STREAMED,
+                            .type = i < 2 ? COLL_INT16 : COLL_FLOAT32,
+                            .op = COLL_SUM,
+                            .in_place = 2,
+                            .count = 3 * SLOT + (size_t)i,
+                            .seed = (uint64_t)i,
+                            .device = &device_memory,
+                            .stream = stream,
+                            .in_device = {true, true}};
+    RANK_CHECK(case_run(comm, rank, nranks, &over, 1) == 0);
+  }
+  return 0;
+}
+
+Test(levels, over_input) {
+  DEVICE_NEEDS_FAKE("GPU_PEERS");
+  setenv("COLL_GPU_SLOT_BYTES", "4096", 1);
+  levels_peers();
+  device_use(0);
+  EACH_MODE(mode, MODE_ORDERED, MODE_MEET) {
+    scene s = {{2, 2, mode % 2}, mode, 1, 0};
+    cr_expect_eq(run_threads(4, NULL, run_over_input, &s), 0, "mode %d", mode);
+  }
+}
+
+/* Several megabytes with the usual slots. */
+static int run_long(coll_comm *comm, int rank, int nranks, void *arg) {
+  static const case_coll colls[] = {CASE_ALLREDUCE, CASE_BROADCAST, CASE_ALLGATHER, CASE_REDUCE,
+                                    CASE_REDUCE_SCATTER};
+  RANK_CHECK(share(comm, rank, nranks, arg) == 0);
+  colli_cu_stream stream = device_stream();
+  for (int i = 0; i < 5; i++) {
     const site_plan plan = {.coll = colls[i],
                             .type = COLL_INT32,
                             .op = COLL_SUM,
@@ -139,9 +175,9 @@ static int run_long(coll_comm *comm, int rank, int nranks, void *arg) {
                             .count = (3u << 19) / 4 + 5};
     const site_place places[] = {SITE_NEAR, SITE_NEAR};
     site_plan longer = plan;
-    longer.count *= colls[i] == CASE_ALLGATHER ? 1 : 2;
+    longer.count *= colls[i] == CASE_ALLGATHER || colls[i] == CASE_REDUCE_SCATTER ? 1 : 2;
     site *it = site_make(&longer, rank, nranks, places, NULL);
-    RANK_CHECK(make_one(comm, rank, it, i == 1, stream) == 0);
+    RANK_CHECK(make_one(comm, rank, it, i % 3 == 1, stream) == 0);
     site_free(it);
   }
   return 0;
@@ -163,18 +199,19 @@ enum { LAUNCHES = 25 };
 /* What ranks know of each other. */
 typedef struct relay {
   scene scene;
+  case_coll colls[2];
   atomic_int ended; /* launches of the first graph that have ended on rank 0 */
 } relay;
 
-/* A broadcast in one graph and an all-reduce in another one, in another stream, which is launched
- * when the broadcast has ended in the root's group: in the other group it may be midway then. */
+/* A broadcast (reduce-scatter) in one graph and an all-reduce (reduce) in another one, in another
+ * stream, which is launched when the first has ended on rank 0: elsewhere it may be midway then. */
 static int launch_in_turn(coll_comm *comm, int rank, int nranks, void *arg) {
   relay *r = arg;
   static const site_place near[] = {SITE_NEAR, SITE_NEAR};
   RANK_CHECK(share(comm, rank, nranks, &r->scene) == 0);
   const site_plan plans[] = {
-      {.coll = CASE_BROADCAST, .type = COLL_INT32, .op = COLL_SUM, .count = 12 * SLOT},
-      {.coll = CASE_ALLREDUCE, .type = COLL_INT32, .op = COLL_SUM, .count = SLOT}};
+      {.coll = r->colls[0], .type = COLL_INT32, .op = COLL_SUM, .count = 12 * SLOT},
+      {.coll = r->colls[1], .type = COLL_INT32, .op = COLL_SUM, .root = 3, .count = SLOT}};
   colli_cu_stream streams[2];
   site *sites[2];
   device_graph graphs[2];
@@ -215,8 +252,10 @@ Test(levels, order) {
   levels_peers();
   device_use(0);
   device_mode(MODE_ORDERED);
-  relay r = {.scene = {{2, 2, false}, MODE_SPIN, 1, 0}};
-  cr_expect_eq(run_threads(4, NULL, launch_in_turn, &r), 0);
+  relay moves = {.scene = {{2, 2, false}, MODE_SPIN, 1, 0}, {CASE_BROADCAST, CASE_ALLREDUCE}};
+  relay sums = {.scene = {{2, 2, true}, MODE_SPIN, 1, 0}, {CASE_REDUCE_SCATTER, CASE_REDUCE}};
+  cr_expect_eq(run_threads(4, NULL, launch_in_turn, &moves), 0);
+  cr_expect_eq(run_threads(4, NULL, launch_in_turn, &sums), 0);
 }
 
 /* ---- what crosses host memory ---------------------------------------------------------------- */
@@ -240,26 +279,28 @@ static int copied_by(coll_comm *comm, int rank, int nranks, site_plan plan, uint
 /* Compares with what is copied without levels. */
 static int count_copies(coll_comm *comm, int rank, int nranks, void *arg) {
   const scene *s = arg;
-  static const case_coll colls[] = {CASE_ALLREDUCE, CASE_BROADCAST, CASE_ALLGATHER};
+  static const case_coll colls[] = {CASE_ALLREDUCE, CASE_BROADCAST, CASE_ALLGATHER, CASE_REDUCE,
+                                    CASE_REDUCE_SCATTER};
   coll_comm *staged;
   uint64_t with, without;
   RANK_CHECK(share(comm, rank, nranks, s) == 0);
   RANK_OK(coll_comm_dup(comm, NULL, &staged));
-  for (int i = 0; i < 3; i++) {
+  for (int i = 0; i < 5; i++) {
     const uint64_t bytes = 96 * PART, size = (uint64_t)s->shape.size;
+    const bool blocks = colls[i] == CASE_ALLGATHER || colls[i] == CASE_REDUCE_SCATTER;
     site_plan plan = {.coll = colls[i], .type = COLL_INT32, .op = COLL_SUM, .count = bytes / 4};
     RANK_CHECK(copied_by(staged, rank, nranks, plan, &without) == 0);
     RANK_CHECK(copied_by(comm, rank, nranks, plan, &with) == 0);
     const bool of_root = levels_group(&s->shape, rank) == levels_group(&s->shape, 0);
     if (colls[i] == CASE_ALLREDUCE)
       RANK_CHECK(without == 2 * bytes && with * size == without);
-    else if (colls[i] == CASE_BROADCAST) /* the root's input and everybody's result; the first
-                                            rank across sends, and all get it */
+    else if (!blocks) /* the root's input and everybody's result; the first rank across sends, and
+                         all get it; or everybody's input and the root's result, likewise */
       RANK_CHECK(without == (1 + (rank == 0)) * bytes && with * size == (1 + of_root) * bytes);
     else
       RANK_CHECK(without == (uint64_t)(1 + nranks) * bytes &&
                  with == (uint64_t)(1 + s->shape.ngroups) * bytes);
-    plan.count = size * PART / 4 / (colls[i] == CASE_ALLGATHER ? size : 1) - 1; /* too short */
+    plan.count = size * PART / 4 / (blocks ? size : 1) - 1; /* too short */
     RANK_CHECK(copied_by(staged, rank, nranks, plan, &without) == 0);
     RANK_CHECK(copied_by(comm, rank, nranks, plan, &with) == 0);
     RANK_CHECK(with == without);
@@ -323,12 +364,20 @@ Test(levels, refused) {
 
 /* Sums that round are in host memory's order, if that is promised. */
 static int sum_in_order(coll_comm *comm, int rank, int nranks, void *arg) {
-  uint64_t bytes;
+  static const case_coll colls[] = {CASE_ALLREDUCE, CASE_REDUCE, CASE_REDUCE_SCATTER};
   RANK_CHECK(share(comm, rank, nranks, arg) == 0);
-  site_plan plan = {.coll = CASE_ALLREDUCE, .type = COLL_FLOAT32, .op = COLL_SUM, .count = SLOT};
-  RANK_CHECK(copied_by(comm, rank, nranks, plan, &bytes) == 0 && bytes == 2 * 4 * SLOT);
-  plan.op = COLL_MAX;
-  RANK_CHECK(copied_by(comm, rank, nranks, plan, &bytes) == 0 && bytes == 4 * SLOT);
+  for (int i = 0; i < 3; i++) {
+    site_plan plan = {
+        .coll = colls[i], .type = COLL_FLOAT32, .op = COLL_SUM, .root = 2, .count = SLOT};
+    uint64_t bytes, staged = 4 * SLOT * (i == 2 ? 5 : 2), divided = 4 * SLOT * (i == 2 ? 3 : 1);
+    if (i == 1 && rank != 2)
+      staged = 4 * SLOT;
+    if (i == 1 && rank < 2)
+      divided = 2 * SLOT;
+    RANK_CHECK(copied_by(comm, rank, nranks, plan, &bytes) == 0 && bytes == staged);
+    plan.op = COLL_MAX;
+    RANK_CHECK(copied_by(comm, rank, nranks, plan, &bytes) == 0 && bytes == divided);
+  }
   return 0;
 }
 

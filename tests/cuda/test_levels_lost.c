@@ -18,9 +18,14 @@
 #include "tests/proc/support_ranks.h"
 #include "waits.h"
 
-enum { RANKS = 4, COUNT = 20001, CALLS = 4, LIMIT_S = 90 };
+enum { RANKS = 4, COUNT = 20001, CALLS = 4, LIMIT_S = 90, ROOT = 1 };
 
 TestSuite(levels_lost, .timeout = 300);
+
+/* What they call: in place, and with an input of COUNT, or as a reduce-scatter of RANKS * COUNT. */
+typedef enum called { ALLREDUCE, REDUCE, REDUCE_SCATTER, CALLED } called;
+
+static const char *const names[CALLED] = {"allreduce", "reduce", "reduce_scatter"};
 
 typedef enum fault {
   KILLED,
@@ -36,17 +41,33 @@ typedef enum fault {
 /* What happens, to whom, and when: before the victim makes its last call, or while it is midway. */
 typedef struct scene {
   fault fault;
+  called called;
   levels_shape shape;
   int mode, victim;
   bool midway;
+  bool other_slots; /* in the second group they are longer */
   coll_id id;
   atomic_int waiting, over;
   coll_error errors[RANKS];
 } scene;
 
-/* One all-reduce in the stream. */
-static coll_status add(coll_comm *comm, int32_t *a, colli_cu_stream stream) {
-  return coll_allreduce_on_stream(a, a, COUNT, COLL_INT32, COLL_SUM, comm, stream);
+/* One call in the stream. */
+static coll_status call(coll_comm *comm, const scene *s, int32_t *a, size_t count, coll_op op,
+                        colli_cu_stream stream) {
+  return s->called == ALLREDUCE
+             ? coll_allreduce_on_stream(a, a, count, COLL_INT32, op, comm, stream)
+         : s->called == REDUCE
+             ? coll_reduce_on_stream(a, a, count, COLL_INT32, op, ROOT, comm, stream)
+             : coll_reduce_scatter_on_stream(a, a, count, COLL_INT32, op, comm, stream);
+}
+
+static coll_status add(coll_comm *comm, const scene *s, int32_t *a, colli_cu_stream stream) {
+  return call(comm, s, a, COUNT, COLL_SUM, stream);
+}
+
+/* Elements of a buffer. */
+static size_t length(const scene *s) {
+  return s->called == REDUCE_SCATTER ? RANKS * COUNT : COUNT;
 }
 
 /* The victim's part, once the others wait. */
@@ -55,7 +76,7 @@ static void suffer(coll_comm *comm, scene *s, int32_t *a, colli_cu_stream stream
   if (s->midway) { /* in the call that they wait for, its group has met some times */
     const volatile uint64_t *met = &comm->levels->within->calls.sequence;
     const uint64_t before = *met;
-    (void)add(comm, a, stream);
+    (void)add(comm, s, a, stream);
     (void)WAIT_UNTIL(*met >= before + 3, slow_s(20));
   }
   if (s->fault == KILLED)
@@ -67,18 +88,23 @@ static void suffer(coll_comm *comm, scene *s, int32_t *a, colli_cu_stream stream
   else if (s->fault == REVOKED)
     coll_comm_revoke(comm);
   else if (s->fault == OTHER_COUNT)
-    (void)coll_allreduce_on_stream(a, a, COUNT - 1, COLL_INT32, COLL_SUM, comm, stream);
+    (void)call(comm, s, a, COUNT - 1, COLL_SUM, stream);
   else if (s->fault == OTHER_OP)
-    (void)coll_allreduce_on_stream(a, a, COUNT, COLL_INT32, COLL_MAX, comm, stream);
-  else
+    (void)call(comm, s, a, COUNT, COLL_MAX, stream);
+  else if (s->called == ALLREDUCE)
     (void)coll_allreduce(a, a, COUNT, COLL_INT32, COLL_SUM, comm);
+  else if (s->called == REDUCE)
+    (void)coll_reduce(a, a, COUNT, COLL_INT32, COLL_SUM, ROOT, comm);
+  else
+    (void)coll_reduce_scatter(a, a, COUNT, COLL_INT32, COLL_SUM, comm);
 }
 
 /* What a call in a stream left: right if no error is reported before the next one. */
-static int check_calls(coll_comm *comm, int rank, int32_t *const *a, colli_cu_stream stream) {
-  int32_t want = RANKS * (RANKS + 1) / 2;
+static int check_calls(coll_comm *comm, const scene *s, int rank, int32_t *const *a,
+                       colli_cu_stream stream) {
+  const int32_t want = s->called == REDUCE && rank != ROOT ? rank + 1 : RANKS * (RANKS + 1) / 2;
   for (int i = 0; i < CALLS; i++) {
-    RANK_OK(add(comm, a[i], stream));
+    RANK_OK(add(comm, s, a[i], stream));
     device_await(stream);
     RANK_OK(coll_comm_async_error(comm));
     RANK_CHECK(device_has(a[i], COUNT, want));
@@ -98,19 +124,30 @@ static int go_on(coll_comm *comm, int rank) {
   return coll_comm_destroy(&rest) != COLL_OK;
 }
 
+/* A buffer; all ranks have registered it if one is midway in a call when it is lost. */
+static int32_t *take(coll_comm *comm, const scene *s, int32_t value) {
+  void *at = NULL;
+  if (!s->midway)
+    return device_vector(length(s), value);
+  if (coll_mem_alloc_gpu(comm, length(s) * sizeof(value), &at) != COLL_OK)
+    abort();
+  device_fill(at, length(s), value);
+  return at;
+}
+
 /* A rank on its communicator. */
 static int play(coll_comm *comm, int rank, scene *s) {
-  int32_t *a[CALLS], *last = device_vector(COUNT, 1), *own = device_vector(COUNT, 1);
+  int32_t *a[CALLS], *last = take(comm, s, 1), *own = take(comm, s, 1);
   colli_cu_stream stream = device_stream(), other = device_stream();
   for (int i = 0; i < CALLS; i++)
-    a[i] = device_vector(COUNT, rank + 1);
-  RANK_CHECK(check_calls(comm, rank, a, stream) == 0);
+    a[i] = take(comm, s, rank + 1);
+  RANK_CHECK(check_calls(comm, s, rank, a, stream) == 0);
   if (rank == s->victim) {
     suffer(comm, s, last, stream);
   } else {
-    RANK_OK(add(comm, last, stream));
+    RANK_OK(add(comm, s, last, stream));
     if (!s->midway)
-      (void)add(comm, own, other); /* perhaps it has failed by now */
+      (void)add(comm, s, own, other); /* perhaps it has failed by now */
     atomic_fetch_add(&s->waiting, 1);
   }
   device_await(stream);
@@ -121,7 +158,7 @@ static int play(coll_comm *comm, int rank, scene *s) {
   const coll_status status = coll_comm_async_error(comm);
   RANK_CHECK(status != COLL_OK);
   RANK_CHECK(coll_last_error(comm, error) == COLL_OK && error->status == status);
-  RANK_CHECK(add(comm, own, other) == status && coll_barrier(comm) == status);
+  RANK_CHECK(add(comm, s, own, other) == status && coll_barrier(comm) == status);
   return s->fault == KILLED ? go_on(comm, rank) : 0;
 }
 
@@ -132,6 +169,8 @@ static int run_rank(coll_comm *comm, int rank, int nranks, void *arg) {
   config.timeout_ms = s->fault == FROZEN ? slow_ms(4000) : 20000;
   alarm(LIMIT_S);
   levels_move(&s->shape, rank);
+  if (s->other_slots && levels_group(&s->shape, rank) == 1)
+    setenv("COLL_GPU_SLOT_BYTES", "8192", 1);
   device_use(levels_device(&s->shape, rank, s->mode));
   if (rank == 0)
     RANK_OK(coll_unique_id(&s->id, NULL));
@@ -154,31 +193,34 @@ static void compare(const scene *s, coll_status status) {
     if (s->fault < OTHER_COUNT)
       cr_expect(seen->peer == s->victim, "fault %d, victim %d: rank %d: %d %s", s->fault, s->victim,
                 r, seen->peer, seen->message);
-    cr_expect(!seen->operation[0] || strcmp(seen->operation, "allreduce") == 0, "rank %d: %s", r,
-              seen->operation);
+    cr_expect(!seen->operation[0] || strcmp(seen->operation, names[s->called]) == 0, "rank %d: %s",
+              r, seen->operation);
     if (s->fault == KILLED && first)
       cr_expect_eq(seen->peer_pid, first->peer_pid);
     first = seen;
   }
 }
 
-static void run_scene(fault what, int mode, int victim, bool midway, coll_status status) {
+static void run_scene(fault what, called which, int mode, int victim, bool midway,
+                      coll_status status) {
   static const levels_shape shape = {2, 2, false};
   int results[RANKS];
   coll_config config = COLL_CONFIG_INIT;
   scene *s = shared_memory(sizeof(*s));
   config.timeout_ms = 20000;
   s->fault = what;
+  s->called = which;
   s->shape = shape;
   s->mode = mode;
   s->victim = victim;
   s->midway = midway;
+  s->other_slots = what == REVOKED;
   device_mode(mode);
   run_processes(RANKS, &config, run_rank, s, LIMIT_S, results);
   for (int r = 0; r < RANKS; r++)
     if (r != victim || what > FROZEN)
-      cr_expect_eq(results[r], 0, "fault %d, mode %d, victim %d%s: rank %d ended with %d", what,
-                   mode, victim, midway ? ", midway" : "", r, results[r]);
+      cr_expect_eq(results[r], 0, "fault %d, %s, mode %d, victim %d%s: rank %d ended with %d", what,
+                   names[which], mode, victim, midway ? ", midway" : "", r, results[r]);
   compare(s, status);
 }
 
@@ -191,32 +233,36 @@ static void load(void) {
 Test(levels_lost, killed) {
   DEVICE_NEEDS_FAKE("GPU_PEERS");
   load();
-  for (int i = 0; i < extent(4, 4, 1); i++)
-    run_scene(KILLED, i % 2 ? MODE_SPIN : MODE_ORDERED, (i + 1) % RANKS, i / 2 % 2,
-              COLL_ERR_PEER_LOST);
+  for (int i = 0; i < extent(6, 12, 3); i++)
+    run_scene(KILLED, (called)(i % CALLED), i % 2 ? MODE_SPIN : MODE_ORDERED, (i + 1) % RANKS,
+              i / 3 % 2 == 0, COLL_ERR_PEER_LOST);
 }
 
 Test(levels_lost, frozen) {
   DEVICE_NEEDS_FAKE("GPU_PEERS");
   load();
-  for (int i = 0; i < extent(2, 2, 1); i++)
-    run_scene(FROZEN, i % 2 ? MODE_ORDERED : MODE_SPIN, 1 + i % 2 * 2, i % 2, COLL_ERR_TIMEOUT);
+  for (int i = 0; i < extent(3, 6, 1); i++)
+    run_scene(FROZEN, (called)((i + 1) % CALLED), i % 2 ? MODE_ORDERED : MODE_SPIN, 1 + i % 2 * 2,
+              i % 2, COLL_ERR_TIMEOUT);
 }
 
 Test(levels_lost, aborted) {
   DEVICE_NEEDS_FAKE("GPU_PEERS");
   load();
-  run_scene(ABORTED, MODE_SPIN, 2, false, COLL_ERR_ABORTED);
-  run_scene(ABORTED, MODE_ORDERED, 0, true, COLL_ERR_ABORTED);
-  run_scene(REVOKED, MODE_ORDERED, 3, false, COLL_ERR_ABORTED);
+  run_scene(ABORTED, ALLREDUCE, MODE_SPIN, 2, false, COLL_ERR_ABORTED);
+  run_scene(ABORTED, REDUCE_SCATTER, MODE_ORDERED, 0, true, COLL_ERR_ABORTED);
+  run_scene(REVOKED, REDUCE, MODE_ORDERED, 3, false, COLL_ERR_ABORTED);
+  run_scene(REVOKED, REDUCE_SCATTER, MODE_SPIN, 1, false, COLL_ERR_ABORTED);
 }
 
 Test(levels_lost, mismatched) {
   DEVICE_NEEDS_FAKE("GPU_PEERS");
   load();
-  for (fault what = OTHER_COUNT; what < FAULTS; what++)
-    run_scene(what, what % 2 ? MODE_SPIN : MODE_ORDERED, 1 + (int)what % 3, false,
+  for (int i = 0; i < 3 * CALLED; i += extent(2, 1, 4)) {
+    const fault what = (fault)(OTHER_COUNT + i % 3);
+    run_scene(what, (called)(i / 3), what % 2 ? MODE_SPIN : MODE_ORDERED, 1 + (int)what % 3, false,
               COLL_ERR_MISMATCH);
+  }
 }
 
 /* ---- threads --------------------------------------------------------------------------------- */
@@ -231,8 +277,8 @@ static int wait_for_call(coll_comm *comm, int rank, int nranks, void *arg) {
   device_use(levels_device(&s->shape, rank, s->mode));
   RANK_OK(coll_comm_use_gpu(comm));
   colli_cu_stream stream = device_stream();
-  int32_t *a = device_vector(COUNT, 1);
-  RANK_CHECK(add(comm, a, stream) == COLL_OK);
+  int32_t *a = device_vector(length(s), 1);
+  RANK_CHECK(add(comm, s, a, stream) == COLL_OK);
   device_await(stream);
   RANK_OK(coll_barrier(comm));
   if (rank == s->victim) {
@@ -240,7 +286,7 @@ static int wait_for_call(coll_comm *comm, int rank, int nranks, void *arg) {
     suffer(comm, s, a, stream);
   } else {
     atomic_fetch_add(&s->waiting, 1);
-    (void)add(comm, a, stream);
+    (void)add(comm, s, a, stream);
   }
   device_await(stream);
   const coll_status want = s->fault == ABORTED ? COLL_ERR_ABORTED : COLL_ERR_MISMATCH;
@@ -258,7 +304,11 @@ Test(levels_lost, threads) {
   device_may_leak();
   EACH_MODE(mode, MODE_ORDERED, MODE_MEET)
     for (fault what = ABORTED; what < FAULTS; what++) {
-      scene s = {.fault = what, .shape = {2, 2, false}, .mode = mode, .victim = 3};
+      scene s = {.fault = what,
+                 .called = (called)((mode + (int)what) % CALLED),
+                 .shape = {2, 2, false},
+                 .mode = mode,
+                 .victim = 3};
       if (what == REVOKED)
         continue;
       cr_expect_eq(run_threads(RANKS, NULL, wait_for_call, &s), 0, "fault %d, mode %d", what, mode);

@@ -35,7 +35,10 @@ expect 0 "mode: staged, because the ranks are on several hosts" allreduce -n 4 -
 expect 0 "mode: staged, because the ranks are on several hosts, and the call is not divided" allreduce -n 4 -b 2044K \
   --gpu 2 --hosts 2
 expect 0 "mode: staged, because the ranks are on several hosts" allreduce -n 5 -b 16M --gpu 3 --hosts 2
-expect 0 "mode: staged, because the ranks are on several hosts" reduce -n 4 -b 16M --gpu 2 --hosts 2
+expect 0 "mode: staged, because the ranks are on several hosts" scan -n 4 -b 16M --gpu 2 --hosts 2
+expect 0 "mode: staged, because the ranks are on several hosts" reduce_scatter -n 4 -b 1020K --gpu 2 --hosts 2
+expect 0 "mode: staged, because the ranks are on several hosts" reduce -n 4 -b 2044K --gpu 2 --hosts 2
+expect 0 "mode: staged, because the ranks are on several hosts" reduce -n 4 -b 16M --gpu 2 --hosts 2 --deterministic on
 expect 0 "mode: staged, because the ranks are on several hosts" allreduce -n 4 -b 16M --gpu 2 --hosts 2 --deterministic on
 COLL_GPU_MODE=staged expect 0 "mode: staged, because the ranks are on several hosts" allreduce -n 4 -b 16M --gpu 2 --hosts 2
 
@@ -48,6 +51,15 @@ expect 0 "3. within each group: allgather in streams of 8388608 bytes" allreduce
 expect 0 "6 ranks in 2 groups of 3" broadcast -n 6 -b 12M --gpu 2 --no-peers
 expect 0 "1. within the root's group: broadcast in streams of 12582912 bytes" broadcast -n 6 -b 12M --gpu 2 --no-peers
 expect 0 "2. within each group, 3 times, for each group: allgather" allgather -n 6 -b 1M --gpu 2 --hosts 3
+expect 0 "1. within each group: reduce_scatter in streams of 1048576 bytes" reduce -n 4 -b 2M --gpu 2 --hosts 2
+expect 0 "It takes 3 rounds, because there is room for one slot (4194304 bytes). In a round: 1. within each group: \
+reduce_scatter in streams of 4194176 bytes" reduce -n 4 -b 16M --gpu 2 --hosts 2
+expect 0 "2. across groups: reduce in streams of 4194176 bytes" reduce -n 4 -b 16M --gpu 2 --hosts 2
+expect 0 "3. within the root's group: gather in streams of 4194176 bytes" reduce -n 4 -b 16M --gpu 2 --hosts 2
+expect 0 "divided among the ranks of a group, which are counted from 0 in each part: 1. within each group, 2 times, \
+for each group: reduce_scatter in streams of 2097152 bytes" reduce_scatter -n 4 -b 2M --gpu 2 --hosts 2
+expect 0 "It takes 8 rounds" reduce_scatter -n 4 -b 16M --gpu 2 --hosts 2
+expect 0 "2. across groups: reduce_scatterv in streams of 2097152 bytes" reduce_scatterv -n 4 -b 16M --gpu 2 --hosts 2
 expect 0 "mode: staged, because there are no other ranks" allreduce -n 1 -b 1M --gpu 1
 expect 0 "mode: staged, because not all ranks know all counts" alltoallv -n 4 -b 1M --gpu 4
 expect 0 "mode: spin" allgatherv -n 4 -b 1M --gpu 4
@@ -118,6 +130,10 @@ expect 0 "in slots, because no buffer" alltoall -n 3 -b 5M --gpu 3 --registered 
 expect 0 "in slots, because no buffer" scan -n 3 -b 5M --gpu 3 --registered both
 expect 0 "in slots, because no buffer" allgatherv -n 3 -b 5M --gpu 3 --registered both
 expect 0 "mode: staged" allreduce -n 3 -b 5M --gpu 3 --registered both --no-peers
+expect 0 "a block, 8 ranks on 8 GPUs mode: spin, because each rank has its own GPU, with access to the others \
+registered inputs are read where they are, 2 meets" allreduce -n 16 -b 64M --gpu 8 --hosts 2 --registered input
+expect 0 "registered results are read where they are" allreduce -n 16 -b 64M --gpu 8 --hosts 2 --registered result
+expect 0 "registered inputs are read where they are" reduce -n 16 -b 64M --gpu 8 --hosts 2 --registered both
 expect 2 "--registered takes input, result or both, not 'all'" allreduce -n 2 -b 4 --gpu 2 --registered all
 expect 2 "--registered and --assume need --gpu" allreduce -n 2 -b 4 --registered both
 

@@ -44,11 +44,13 @@ typedef struct coll_registration coll_registration;
 
 /*
  * Registers memory of the caller's own, so that calls in streams (coll_<name>_on_stream()) read
- * long buffers in it where they are, without copies through slots. Each rank passes its own memory,
- * of cudaMalloc() or part of it, on the GPU that the communicator uses; all have the same `bytes`.
- * Or virtual memory, of one allocation or several, which remains mapped; if ranks are in several
- * processes, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR must be among the requestedHandleTypes of all
- * allocations. Memory of pools only if all ranks are threads that share one GPU.
+ * long buffers in it where they are, without copies through slots; of a communicator whose ranks
+ * are in groups (coll_comm_use_gpu()), what ranks do within their group. Each rank passes its own
+ * memory, of cudaMalloc() or part of it, on the GPU that the communicator uses; all have the same
+ * `bytes`. Or virtual memory, of one allocation or several, which remains mapped; if ranks are in
+ * several processes, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR must be among the
+ * requestedHandleTypes of all allocations. Memory of pools only if all ranks are threads that share
+ * one GPU.
  *
  * From then on, all ranks that make a call pass buffers at the same offset of the same
  * registration, or all of them pass buffers that are in none: else they get COLL_ERR_MISMATCH, if

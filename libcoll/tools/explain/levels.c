@@ -34,6 +34,10 @@ static question part_of(const question *q, const groups *g, bool within, const c
   part.bytes = bytes / q->type_bytes * q->type_bytes;
   part.root = 0;
   part.nranks = within ? g->size : g->number;
+  if (coll == COLLI_ALLGATHER) /* each rank's block is in the result already */
+    part.registered &= EXPLAIN_RESULT;
+  else if (coll != q->coll) /* the result is a piece, or what was registered is none of it */
+    part.registered &= coll == COLLI_REDUCE_SCATTER ? EXPLAIN_INPUT : 0;
   if (within) {
     part.hosts = 1;
     part.gpus = q->apart ? 1 : q->gpus;
@@ -58,31 +62,75 @@ static int mode_within(const question *q, const groups *g) {
   return call.mode;
 }
 
-/* Whether the call is divided. */
-static bool is_divided(const question *q, const answer *a, const groups *g) {
+/* How long slots are. */
+static size_t find_slot_bytes(void) {
   static colli_params params;
   coll_error error = COLL_ERROR_INIT;
-  const bool taken =
-      q->coll == COLLI_ALLREDUCE || q->coll == COLLI_BROADCAST || q->coll == COLLI_ALLGATHER;
-  if (g->size == 0 || !taken || q->varying)
-    return false;
   if (colli_params_load(&params, &error) != COLL_OK)
     explain_refuse("%s", error.message);
-  if (colli_reduces(q->coll) && a->shape.order != COLLI_ORDER_ANY)
-    return false;
-  const size_t slot_bytes = (size_t)params.number[COLLI_PARAM_GPU_SLOT_BYTES];
-  return colli_levels_is_long(q->coll, q->bytes, g->size, colli_staged_part_of(slot_bytes)) &&
-         mode_within(q, g) != COLLI_GPU_STAGED;
+  return (size_t)params.number[COLLI_PARAM_GPU_SLOT_BYTES];
 }
 
-/* Prints one part. */
-static void print_part(const char *where, const question *part) {
+/* Elements of the vector or of each block that are in a round, of calls that are made in rounds. */
+static size_t round_of(const question *q, const groups *g) {
+  return colli_levels_round(q->coll, find_slot_bytes(), q->type_bytes, g->number, g->size);
+}
+
+/* Whether the call is divided. */
+static bool is_divided(const question *q, const answer *a, const groups *g) {
+  const bool rounds = q->coll == COLLI_REDUCE || q->coll == COLLI_REDUCE_SCATTER;
+  const bool taken = rounds || q->coll == COLLI_ALLREDUCE || q->coll == COLLI_BROADCAST ||
+                     q->coll == COLLI_ALLGATHER;
+  if (g->size == 0 || !taken || (q->varying && q->coll != COLLI_REDUCE_SCATTER))
+    return false;
+  if (colli_reduces(q->coll) && a->shape.order != COLLI_ORDER_ANY)
+    return false;
+  return colli_levels_is_long(q->coll, q->bytes, g->size,
+                              colli_staged_part_of(find_slot_bytes())) &&
+         (!rounds || round_of(q, g) > 0) && mode_within(q, g) != COLLI_GPU_STAGED;
+}
+
+/* Prints one part: where it is made, and which. */
+static void print_part(const question *q, const groups *g, const char *where, bool within,
+                       const char *name, colli_coll coll, size_t bytes) {
   static answer a;
+  const question part = part_of(q, g, within, name, coll, bytes);
   memset(&a, 0, sizeof(a));
-  explain_set_up(part, &a);
+  explain_set_up(&part, &a);
   printf("\n%s: ", where);
-  explain_gpu_part(part, &a);
+  explain_gpu_part(&part, &a);
   explain_free(&a);
+}
+
+/* The longest piece of so many elements that a rank of a group has. */
+static size_t piece_of(const question *q, const groups *g, size_t elements) {
+  return (elements - colli_levels_piece_at(elements, g->size - 1, g->size)) * q->type_bytes;
+}
+
+/* The part of a round that is within groups, for each of them. */
+static void print_each(const question *q, const groups *g, int number, const char *name,
+                       size_t bytes) {
+  char where[64];
+  snprintf(where, sizeof(where), "%d. within each group, %d times, for each group", number,
+           g->number);
+  print_part(q, g, where, true, name, q->coll, bytes);
+}
+
+/* Prints the parts of a reduction that is made in rounds. */
+static void print_rounds(const question *q, const groups *g) {
+  const size_t elements = q->bytes / q->type_bytes, most = round_of(q, g);
+  const size_t some = elements < most ? elements : most, piece = piece_of(q, g, some);
+  if (elements > most)
+    printf("\nIt takes %zu rounds, because there is room for one slot (%zu bytes). In a round:\n",
+           (elements + most - 1) / most, find_slot_bytes());
+  if (q->coll == COLLI_REDUCE) {
+    print_part(q, g, "1. within each group", true, "reduce_scatter", COLLI_REDUCE_SCATTER, piece);
+    print_part(q, g, "2. across groups", false, "reduce", COLLI_REDUCE, piece);
+    print_part(q, g, "3. within the root's group", true, "gather", COLLI_GATHER, piece);
+  } else {
+    print_each(q, g, 1, q->name, some * q->type_bytes);
+    print_part(q, g, "2. across groups", false, q->name, q->coll, some * q->type_bytes);
+  }
 }
 
 /* Explains a divided call; false: this one is not. */
@@ -90,35 +138,24 @@ static bool explain_divided(const question *q, const answer *a) {
   const groups g = find_groups(q);
   if (!is_divided(q, a, &g))
     return false;
-  const size_t elements = q->bytes / q->type_bytes;
-  const size_t piece =
-      (elements - colli_levels_piece_at(elements, g.size - 1, g.size)) * q->type_bytes;
-  question part;
+  const size_t piece = piece_of(q, &g, q->bytes / q->type_bytes);
   printf("%s in streams of %zu bytes, %d ranks in %d groups of %d, whose GPUs reach each other but "
          "not those of\nother groups. It is divided among the ranks of a group, which are counted "
          "from 0 in each part:\n",
          q->name, q->bytes, q->nranks, g.number, g.size);
   if (q->coll == COLLI_ALLREDUCE) {
-    part = part_of(q, &g, true, "reduce_scatter", COLLI_REDUCE_SCATTER, piece);
-    print_part("1. within each group", &part);
-    part = part_of(q, &g, false, "allreduce", COLLI_ALLREDUCE, piece);
-    print_part("2. across groups", &part);
-    part = part_of(q, &g, true, "allgather", COLLI_ALLGATHER, piece);
-    print_part("3. within each group", &part);
+    print_part(q, &g, "1. within each group", true, "reduce_scatter", COLLI_REDUCE_SCATTER, piece);
+    print_part(q, &g, "2. across groups", false, "allreduce", COLLI_ALLREDUCE, piece);
+    print_part(q, &g, "3. within each group", true, "allgather", COLLI_ALLGATHER, piece);
   } else if (q->coll == COLLI_BROADCAST) {
-    part = part_of(q, &g, true, "broadcast", COLLI_BROADCAST, q->bytes);
-    print_part("1. within the root's group", &part);
-    part = part_of(q, &g, false, "broadcast", COLLI_BROADCAST, piece);
-    print_part("2. across groups", &part);
-    part = part_of(q, &g, true, "allgather", COLLI_ALLGATHER, piece);
-    print_part("3. within each other group", &part);
+    print_part(q, &g, "1. within the root's group", true, "broadcast", COLLI_BROADCAST, q->bytes);
+    print_part(q, &g, "2. across groups", false, "broadcast", COLLI_BROADCAST, piece);
+    print_part(q, &g, "3. within each other group", true, "allgather", COLLI_ALLGATHER, piece);
+  } else if (q->coll == COLLI_ALLGATHER) {
+    print_part(q, &g, "1. across groups", false, q->name, q->coll, q->bytes);
+    print_each(q, &g, 2, q->name, q->bytes);
   } else {
-    char where[64];
-    snprintf(where, sizeof(where), "2. within each group, %d times, for each group", g.number);
-    part = part_of(q, &g, false, "allgather", COLLI_ALLGATHER, q->bytes);
-    print_part("1. across groups", &part);
-    part = part_of(q, &g, true, "allgather", COLLI_ALLGATHER, q->bytes);
-    print_part(where, &part);
+    print_rounds(q, &g);
   }
   puts("\nThe parts follow each other, after one more answer of the host, for which all ranks have "
        "come.");
