@@ -2,8 +2,8 @@
 #include "libcoll/net/path.h"
 
 #include <linux/sockios.h>
-#include <linux/tcp.h> /* the C library's does not have all of tcp_info */
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
@@ -11,15 +11,12 @@
 #define REPEAT_MS  1000
 #define GONE_MS    60000
 
-bool colli_path_look(int fd, colli_path *path) {
-  struct tcp_info info = {0};
+unsigned colli_path_unheard(int fd) {
+  struct tcp_info info;
   socklen_t bytes = sizeof(info);
   if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0)
-    return false;
-  *path = (colli_path){.unheard = (unsigned)info.tcpi_probes + info.tcpi_retransmits,
-                       .rate = info.tcpi_delivery_rate,
-                       .bounded = info.tcpi_delivery_rate_app_limited};
-  return true;
+    return 0;
+  return (unsigned)info.tcpi_probes + info.tcpi_retransmits;
 }
 
 void colli_path_hurry(int fd) {

@@ -5,14 +5,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-typedef struct colli_path {
-  unsigned unheard; /* questions, and repetitions of what was sent, without an answer */
-  uint64_t rate;    /* bytes per second, as last measured; 0: not yet */
-  bool bounded;     /* the program sent less than the network might have taken */
-} colli_path;
-
-/* Looks at a connection: false if the kernel does not tell. */
-bool colli_path_look(int fd, colli_path *path);
+/* How many questions, and repetitions of what was sent, have remained without an answer. */
+unsigned colli_path_unheard(int fd);
 
 /* For a connection that is not the only one to its peer: lost bytes are repeated each second at
  * least, so that the way is used soon after it heals (from Linux 6.15 on), and the kernel gives the

@@ -133,9 +133,9 @@ static int tcp_connect(coll_endpoint *handle, int peer, const uint8_t blob[COLL_
     return fail_connect(ep, peer, channel, COLL_ERR_INVALID_ARGUMENT,
                         "the peer gave no tcp address");
   if (tcp_count_rails(&ep->blob, &where) > 1) {
-    *conn = tcp_rails_connect(ep, peer, &where, channel);
+    *conn = tcp_rails_connect(ep, &(coll_conn){&tcp_rails_transport, peer, channel}, &where);
   } else {
-    tcp_conn *made = tcp_conn_new(ep, peer, channel);
+    tcp_conn *made = tcp_conn_new(ep, &(coll_conn){&tcp_transport, peer, channel});
     if (made && ep->env->rank < peer)
       tcp_dial_start(made, &where, NULL);
     else if (made)

@@ -7,7 +7,6 @@
 #include <sys/epoll.h>
 
 #include "libcoll/base/assert.h"
-#include "transports/tcp/tcp.h"
 #include "transports/tcp/tcp_internal.h"
 
 /* Makes a connection fail with what its data calls will report. */
@@ -32,33 +31,16 @@ void tcp_conn_fail(tcp_conn *conn, coll_status status, const char *syscall, int 
     tcp_source_close(conn->ep, &conn->source);
 }
 
-tcp_conn *tcp_conn_new(tcp_endpoint *ep, int peer, int channel) {
+tcp_conn *tcp_conn_new(tcp_endpoint *ep, const coll_conn *base) {
   tcp_conn *conn = calloc(1, sizeof(*conn));
   if (!conn)
     return NULL;
-  conn->base = (coll_conn){&tcp_transport, peer, channel};
+  conn->base = *base;
   conn->source.fd = -1;
   conn->ep = ep;
   conn->state = TCP_WAITING;
   LIST_INSERT_HEAD(&ep->conns, conn, link);
   return conn;
-}
-
-void tcp_disconnect(coll_conn *base) {
-  tcp_conn *conn = (tcp_conn *)base;
-  COLLI_ASSERT(conn->state != TCP_LINGERING && !conn->dial == (conn->state != TCP_DIALING));
-  COLLI_ASSERT(!conn->blocked || conn->state == TCP_ESTABLISHED);
-  LIST_REMOVE(conn, link);
-  if (conn->blocked)
-    LIST_REMOVE(conn, blocked_link);
-  tcp_dial_free(conn);
-  if (conn->state == TCP_ESTABLISHED) {
-    tcp_linger_start(conn);
-    return;
-  }
-  if (conn->state == TCP_SECURING)
-    conn->ep->nsecuring--;
-  tcp_conn_free(conn);
 }
 
 void tcp_conn_free(tcp_conn *conn) {

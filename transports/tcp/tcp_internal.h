@@ -86,6 +86,12 @@ typedef enum tcp_conn_state {
 typedef struct tcp_endpoint tcp_endpoint;
 typedef struct tcp_rails tcp_rails;
 
+/* An interface of this host, as far as rails use it. */
+typedef struct tcp_nic {
+  uint32_t scope; /* its index */
+  uint64_t load;  /* bytes that this rank has on their way through it */
+} tcp_nic;
+
 /* What a socket has that is one of several of a connection (tcp_rails.h). */
 typedef struct tcp_rail {
   tcp_rails *rails; /* NULL: the connection has this socket alone */
@@ -97,7 +103,6 @@ typedef struct tcp_rail {
   uint32_t nic_here, nic_there; /* the interfaces; 0: not known */
   uint64_t given;               /* bytes of messages that it was to send */
   uint64_t acked;               /* so many of them had arrived at the last look */
-  uint64_t rate;                /* bytes per second, as the kernel measured; 0: not known yet */
 } tcp_rail;
 
 typedef struct tcp_conn {
@@ -144,6 +149,7 @@ struct tcp_endpoint {
   LIST_HEAD(, tcp_conn) conns;
   LIST_HEAD(, tcp_conn) blocked;
   LIST_HEAD(, tcp_conn) lingering;
+  tcp_nic nics[COLLI_MAX_ADDRS];
   LIST_HEAD(, tcp_rails) rails, rails_lingering;
 };
 
@@ -228,10 +234,7 @@ void tcp_conn_note_output(tcp_conn *conn);
 void tcp_conn_free(tcp_conn *conn);
 
 /* A connection with no socket yet; NULL: out of memory. */
-tcp_conn *tcp_conn_new(tcp_endpoint *ep, int peer, int channel);
-
-/* Closes a connection; an established one lingers until what was sent has arrived. */
-void tcp_disconnect(coll_conn *base);
+tcp_conn *tcp_conn_new(tcp_endpoint *ep, const coll_conn *base);
 
 /* The data calls of coll_transport.h. */
 int tcp_send(coll_conn *conn, const coll_tag *tag, const void *buf, size_t bytes);
@@ -247,6 +250,9 @@ int tcp_slot_release(coll_conn *conn);
 
 /* Takes over an established connection until what was sent has arrived, and frees it then. */
 void tcp_linger_start(tcp_conn *conn);
+
+/* Closes a connection; an established one lingers until what was sent has arrived. */
+void tcp_disconnect(coll_conn *base);
 
 /* Advances all lingering connections. */
 void tcp_linger_progress(tcp_endpoint *ep);

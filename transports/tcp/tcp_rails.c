@@ -12,15 +12,19 @@
 #include "libcoll/base/assert.h"
 #include "libcoll/base/clock.h"
 #include "libcoll/net/path.h"
-#include "transports/tcp/tcp.h"
 
 /* ---- one socket ------------------------------------------------------------------------------ */
 
 /* The interface of an address among those of a blob; 0: not known. */
 static uint32_t find_nic(const tcp_blob *blob, const struct sockaddr *sa) {
   colli_addr addr;
+  static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
   if (!colli_net_from_sockaddr(sa, &addr))
     return 0;
+  if (addr.family == 6 && memcmp(addr.ip, mapped, sizeof(mapped)) == 0) {
+    addr.family = 4; /* accepted by a socket for both families */
+    memmove(addr.ip, addr.ip + sizeof(mapped), 4);
+  }
   for (uint32_t i = 0; i < blob->count; i++)
     if (colli_addr_same_ip(&blob->addrs[i], &addr))
       return blob->addrs[i].scope;
@@ -41,7 +45,7 @@ static void find_nics(tcp_rails *rails, tcp_conn *conn) {
 /* Adds a socket: dials a pair of addresses (NULL: all of the peer's), or waits for the peer to. */
 static bool add_socket(tcp_rails *rails, const tcp_pair *pair) {
   tcp_endpoint *ep = rails->ep;
-  tcp_conn *conn = tcp_conn_new(ep, rails->base.peer, rails->base.channel);
+  tcp_conn *conn = tcp_conn_new(ep, &rails->base);
   if (!conn)
     return false;
   conn->rail =
@@ -55,97 +59,6 @@ static bool add_socket(tcp_rails *rails, const tcp_pair *pair) {
   return true;
 }
 
-/* Takes a socket away from the connection and closes it, at once or when all has arrived. */
-static void remove_socket(tcp_conn *conn) {
-  tcp_rails *rails = conn->rail.rails;
-  COLLI_ASSERT(rails->nsockets > 0 && rails->current != conn);
-  TAILQ_REMOVE(&rails->sockets, conn, rail.link);
-  rails->nsockets--;
-  if (conn->state == TCP_ESTABLISHED && (conn->rail.retired || conn->stream.send_status)) {
-    LIST_REMOVE(conn, link); /* what it has not sent goes over the others */
-    if (conn->blocked)
-      LIST_REMOVE(conn, blocked_link);
-    tcp_conn_free(conn);
-  } else {
-    tcp_disconnect(&conn->base);
-  }
-}
-
-int tcp_rails_open(const tcp_rails *rails) {
-  const tcp_conn *conn;
-  int count = 0;
-  TAILQ_FOREACH(conn, &rails->sockets, rail.link)
-    count += tcp_rail_is_open(conn);
-  return count;
-}
-
-void tcp_rails_retire(tcp_conn *conn) {
-  tcp_rails *rails = conn->rail.rails;
-  COLLI_ASSERT(conn->state == TCP_ESTABLISHED);
-  if (conn->rail.retired)
-    return;
-  tcp_rails_reap(rails);
-  conn->rail.retired = conn->rail.spare = true;
-  if (conn->blocked)
-    LIST_REMOVE(conn, blocked_link);
-  conn->blocked = false;
-  for (uint64_t i = rails->first; i < rails->next; i++) {
-    tcp_kept *kept = &rails->kept[i % rails->nkept];
-    if (kept->by != conn)
-      continue;
-    kept->by = NULL;
-    rails->nwaiting++;
-  }
-  shutdown(conn->source.fd, SHUT_WR);
-  rails->dial_ns = 0;
-  if (tcp_rails_open(rails) == 0)
-    tcp_rails_fail(rails, COLL_ERR_PEER_LOST, conn);
-}
-
-void tcp_rails_end(tcp_conn *conn) {
-  tcp_rails *rails = conn->rail.rails;
-  tcp_rails_retire(conn);
-  if (rails->current == conn)
-    rails->current = NULL;
-  remove_socket(conn);
-}
-
-/* ---- failure --------------------------------------------------------------------------------- */
-
-void tcp_rails_fail_here(tcp_rails *rails, coll_status status, const char *syscall, int sys_errno,
-                         const char *detail) {
-  if (rails->status != COLL_OK)
-    return;
-  rails->status = status;
-  rails->syscall = syscall;
-  rails->sys_errno = sys_errno;
-  snprintf(rails->detail, sizeof(rails->detail), "%s",
-           detail ? detail : "the peer gave up the connection");
-}
-
-void tcp_rails_fail(tcp_rails *rails, coll_status status, const tcp_conn *why) {
-  if (why->state == TCP_FAILED)
-    tcp_rails_fail_here(rails, status, why->syscall, why->sys_errno, why->detail);
-  else
-    tcp_rails_fail_here(rails, status, why->stream.syscall, why->stream.sys_errno,
-                        why->stream.detail);
-}
-
-int tcp_rails_check(tcp_rails *rails) {
-  if (rails->status == COLL_OK)
-    return rails->was_up ? COLL_T_DONE : COLL_T_AGAIN;
-  if (!rails->reported) {
-    const coll_transport_env *env = rails->ep->env;
-    rails->reported = true;
-    coll_transport_failure failure = {rails->status,    rails->base.peer, rails->base.channel,
-                                      rails->sys_errno, rails->syscall,   rails->detail};
-    if (colli_errno_is_shortage(rails->sys_errno))
-      failure.peer = -1; /* it is no fault of the peer */
-    env->fail(env->ctx, &failure);
-  }
-  return (int)rails->status;
-}
-
 /* ---- looking after the sockets --------------------------------------------------------------- */
 
 /* A socket is established: it joins, and replaces those that use the same interfaces. */
@@ -153,14 +66,13 @@ static void join(tcp_rails *rails, tcp_conn *conn) {
   tcp_conn *other;
   conn->rail.joined = true;
   colli_path_hurry(conn->source.fd);
-  if (rails->dials) {
-    find_nics(rails, conn);
+  find_nics(rails, conn);
+  if (rails->dials)
     TAILQ_FOREACH(other, &rails->sockets, rail.link)
       if (other != conn && tcp_rail_is_open(other) && conn->rail.nic_here != 0 &&
           (other->rail.nic_here == conn->rail.nic_here ||
            other->rail.nic_there == conn->rail.nic_there))
         tcp_rails_retire(other);
-  }
   rails->was_up = true;
   rails->pause_ns = TCP_RAILS_PAUSE_NS;
   rails->dial_ns = 0;
@@ -180,7 +92,7 @@ static int settle(tcp_rails *rails, uint64_t now_ns) {
       tcp_rails_fail(rails, conn->status, conn);
     } else if (conn->state == TCP_FAILED || (conn->state == TCP_DIALING && rails->was_up &&
                                              now_ns - conn->rail.since_ns >= TCP_RAILS_DIAL_NS)) {
-      remove_socket(conn);
+      tcp_rails_remove(conn);
       rails->dial_ns = now_ns + rails->pause_ns;
       rails->pause_ns =
           2 * rails->pause_ns < TCP_RAILS_PAUSES_NS ? 2 * rails->pause_ns : TCP_RAILS_PAUSES_NS;
@@ -225,15 +137,10 @@ static void dial(tcp_rails *rails, uint64_t now_ns) {
   }
 }
 
-/* Looks at one rail: what the kernel has measured, and whether the other end answers. */
+/* Looks whether the other end of a rail answers. */
 static void look_at(tcp_conn *conn, int open) {
-  colli_path path;
   conn->rail.spare = open > 1;
-  if (!colli_path_look(conn->source.fd, &path))
-    return;
-  if (!path.bounded || path.rate > conn->rail.rate)
-    conn->rail.rate = path.rate;
-  if (open > 1 && path.unheard >= TCP_RAILS_UNHEARD)
+  if (open > 1 && colli_path_unheard(conn->source.fd) >= TCP_RAILS_UNHEARD)
     tcp_rails_retire(conn);
 }
 
@@ -284,6 +191,8 @@ int tcp_rails_progress(tcp_endpoint *ep) {
     look(rails, now_ns);
     if (rails->dials)
       dial(rails, now_ns);
+    if (rails->first < rails->next && now_ns - rails->reaped_ns >= TCP_RAILS_REAP_NS)
+      tcp_rails_reap(rails);
     if (rails->nwaiting > 0)
       moved |= tcp_rails_give(rails);
   }
@@ -292,15 +201,15 @@ int tcp_rails_progress(tcp_endpoint *ep) {
 
 /* ---- beginning and end ----------------------------------------------------------------------- */
 
-coll_conn *tcp_rails_connect(tcp_endpoint *ep, int peer, const tcp_blob *where, int channel) {
+coll_conn *tcp_rails_connect(tcp_endpoint *ep, const coll_conn *base, const tcp_blob *where) {
   const coll_transport_env *env = ep->env;
   tcp_rails *rails = calloc(1, sizeof(*rails));
   if (!rails)
     return NULL;
   const int level = colli_log_level_parse(env->param(env->ctx, "COLL_LOG"));
-  rails->base = (coll_conn){&tcp_rails_transport, peer, channel};
+  rails->base = *base;
   rails->ep = ep;
-  rails->dials = env->rank < peer;
+  rails->dials = env->rank < base->peer;
   rails->peer = *where;
   rails->log = (colli_log){level < 0 ? COLLI_LOG_NONE : (colli_log_level)level, env->rank};
   rails->pause_ns = TCP_RAILS_PAUSE_NS;
@@ -319,7 +228,7 @@ static void free_rails(tcp_rails *rails) {
   LIST_REMOVE(rails, link);
   rails->current = NULL;
   while (!TAILQ_EMPTY(&rails->sockets))
-    remove_socket(TAILQ_FIRST(&rails->sockets));
+    tcp_rails_remove(TAILQ_FIRST(&rails->sockets));
   free(rails->kept);
   free(rails->free);
   free(rails->pool);
@@ -335,7 +244,7 @@ void tcp_rails_disconnect(coll_conn *base) {
   for (conn = TAILQ_FIRST(&rails->sockets); conn; conn = next) {
     next = TAILQ_NEXT(conn, rail.link);
     if (conn->state < TCP_ESTABLISHED)
-      remove_socket(conn);
+      tcp_rails_remove(conn);
   }
 }
 

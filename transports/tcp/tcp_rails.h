@@ -6,8 +6,8 @@
  *                             \->  rail B:   2 4  (3)  -/   (3) came twice and is dropped
  *
  * Each message carries its number and goes over one rail: short ones over the first, long ones over
- * the one that will have sent it first, by what the kernel still has to send there and the speed it
- * has measured. The receiver takes the next number from whichever rail has it.
+ * that on whose interface this rank has the least under way, so that a slower one gets less. The
+ * receiver takes the next number from whichever rail has it.
  *
  * A copy of each message is kept until the peer's kernel has acknowledged it: what the kernel has
  * will be read, even if the rail then breaks. A rail that does not answer, or is closed, is retired
@@ -33,6 +33,7 @@
 #define TCP_RAILS_AHEAD     (1 << 24) /* no message is so far before or behind the wanted one */
 #define TCP_RAILS_UNHEARD   2   /* questions or repetitions without an answer: a rail is retired */
 #define TCP_RAILS_LINGER_MS 900 /* as TCP_LINGER_MS: so that a rail that breaks is noticed */
+#define TCP_RAILS_REAP_NS   1000000ull    /* at least so often, look what was acknowledged */
 #define TCP_RAILS_FULL_NS   2000000ull    /* so long a rank polls for acknowledgements */
 #define TCP_RAILS_LOOK_NS   100000000ull  /* how often to look for rails that do not answer */
 #define TCP_RAILS_DIAL_NS   3000000000ull /* how long a pair of addresses may take to answer */
@@ -73,7 +74,7 @@ struct tcp_rails {
   /* Sending. Messages are numbered from 0; [first, next) are kept, at their number modulo nkept. */
   tcp_kept *kept;
   unsigned nkept, nwaiting, nfree;
-  uint64_t first, next, written;
+  uint64_t first, next, written, reaped_ns;
   char *pool;
   int *free;    /* buffers of the pool, the last used one last */
   int acquired; /* the buffer of slot_acquire(); -1: none */
@@ -83,23 +84,28 @@ struct tcp_rails {
   tcp_conn *current; /* the socket that has it; NULL: not known */
 };
 
-/* ---- tcp_rails.c ---- */
+/* ---- tcp_rails_socket.c ---- */
 
-/* Makes a connection over rails; NULL: out of memory. */
-coll_conn *tcp_rails_connect(tcp_endpoint *ep, int peer, const tcp_blob *where, int channel);
+/* The kept message with a number. */
+static inline tcp_kept *tcp_kept_at(const tcp_rails *rails, uint64_t number) {
+  return &rails->kept[number % rails->nkept];
+}
 
-/* Looks after all connections over rails: 1 if something happened. */
-int tcp_rails_progress(tcp_endpoint *ep);
+/* What is known of an interface of this host (0: one that is not known). */
+tcp_nic *tcp_rails_nic(tcp_endpoint *ep, uint32_t scope);
 
-/* Advances connections that were disconnected before all that they sent had arrived. */
-void tcp_rails_linger(tcp_endpoint *ep);
+/* Counts bytes that are on their way through an interface. */
+void tcp_rails_load(tcp_endpoint *ep, uint32_t scope, int64_t bytes);
 
-/* Waits for those, for TCP_RAILS_LINGER_MS at most, and ends them. */
-void tcp_rails_close(tcp_endpoint *ep);
+/* Looks which messages have been acknowledged. */
+void tcp_rails_reap(tcp_rails *rails);
+
+/* Takes a socket away from the connection and closes it, at once or when all has arrived. */
+void tcp_rails_remove(tcp_conn *conn);
 
 /* Whether messages may be sent on a socket. */
 static inline bool tcp_rail_is_open(const tcp_conn *conn) {
-  return conn->state == TCP_ESTABLISHED && !conn->rail.retired &&
+  return conn->state == TCP_ESTABLISHED && conn->rail.joined && !conn->rail.retired &&
          conn->stream.send_status == COLL_OK;
 }
 
@@ -122,13 +128,24 @@ void tcp_rails_fail(tcp_rails *rails, coll_status status, const tcp_conn *why);
  * before the first socket is established, or why the connection failed, which is reported once. */
 int tcp_rails_check(tcp_rails *rails);
 
+/* ---- tcp_rails.c ---- */
+
+/* Makes a connection over rails; NULL: out of memory. */
+coll_conn *tcp_rails_connect(tcp_endpoint *ep, const coll_conn *base, const tcp_blob *where);
+
+/* Looks after all connections over rails: 1 if something happened. */
+int tcp_rails_progress(tcp_endpoint *ep);
+
+/* Advances connections that were disconnected before all that they sent had arrived. */
+void tcp_rails_linger(tcp_endpoint *ep);
+
+/* Waits for those, for TCP_RAILS_LINGER_MS at most, and ends them. */
+void tcp_rails_close(tcp_endpoint *ep);
+
 /* Ends a connection. */
 void tcp_rails_disconnect(coll_conn *base);
 
 /* ---- tcp_rails_send.c ---- */
-
-/* Looks which messages have been acknowledged. */
-void tcp_rails_reap(tcp_rails *rails);
 
 /* Sends what waits, as far as the kernel takes it. */
 void tcp_rails_flush(tcp_rails *rails);

@@ -4,15 +4,9 @@
 #include <string.h>
 
 #include "libcoll/base/assert.h"
-#include "libcoll/net/path.h"
 #include "transports/tcp/tcp_rails.h"
 
 #define BUFFER_ALIGN 64ul
-
-/* The kept message with a number. */
-static tcp_kept *kept_at(const tcp_rails *rails, uint64_t number) {
-  return &rails->kept[number % rails->nkept];
-}
 
 /* A buffer of the pool. */
 static char *buffer_at(const tcp_rails *rails, int buffer) {
@@ -20,53 +14,21 @@ static char *buffer_at(const tcp_rails *rails, int buffer) {
   return rails->pool + pitch * (size_t)buffer;
 }
 
-/* Bytes of messages that a socket was given and the peer's kernel has not acknowledged. More than
- * that with TLS, whose records are longer than what is in them. */
-static uint64_t backlog_of(const tcp_conn *conn) {
-  uint64_t queued;
-  if (!colli_path_queued(conn->source.fd, &queued))
-    return conn->rail.given; /* as if nothing had arrived */
-  return colli_stream_unwritten(&conn->stream) + queued;
-}
-
-void tcp_rails_reap(tcp_rails *rails) {
-  tcp_conn *conn;
-  TAILQ_FOREACH(conn, &rails->sockets, rail.link)
-    if (conn->state == TCP_ESTABLISHED && conn->rail.given > conn->rail.acked) {
-      const uint64_t backlog = backlog_of(conn), given = conn->rail.given;
-      const uint64_t acked = given > backlog ? given - backlog : 0;
-      conn->rail.acked = acked > conn->rail.acked ? acked : conn->rail.acked;
-    }
-  for (uint64_t i = rails->first; i < rails->next; i++) {
-    tcp_kept *kept = kept_at(rails, i);
-    if (kept->buffer < 0 || !kept->by || kept->end > kept->by->rail.acked)
-      continue;
-    rails->free[rails->nfree++] = kept->buffer;
-    kept->buffer = -1;
-    kept->by = NULL;
-  }
-  while (rails->first < rails->next && kept_at(rails, rails->first)->buffer < 0)
-    rails->first++;
-  rails->written = rails->written > rails->first ? rails->written : rails->first;
-}
-
-/* The socket for a message; NULL: none is open. */
+/* The socket for a message; NULL: none is open. A long one goes through the interface on which this
+ * rank has the least under way, whatever the connection: a slower one has more, and so gets less.
+ */
 static tcp_conn *choose_socket(tcp_rails *rails, size_t bytes) {
   tcp_conn *conn, *best = NULL;
-  double least = 0;
-  bool measured = true;
-  TAILQ_FOREACH(conn, &rails->sockets, rail.link)
-    measured = measured && (!tcp_rail_is_open(conn) || conn->rail.rate > 0);
+  uint64_t least = 0;
   TAILQ_FOREACH(conn, &rails->sockets, rail.link) {
     if (!tcp_rail_is_open(conn))
       continue;
     if (bytes < TCP_RAILS_LONG)
       return conn;
-    const double time =
-        (double)(backlog_of(conn) + bytes) / (measured ? (double)conn->rail.rate : 1.0);
-    if (!best || time < least) {
+    const uint64_t load = tcp_rails_nic(rails->ep, conn->rail.nic_here)->load;
+    if (!best || load < least) {
       best = conn;
-      least = time;
+      least = load;
     }
   }
   return best;
@@ -74,7 +36,7 @@ static tcp_conn *choose_socket(tcp_rails *rails, size_t bytes) {
 
 /* Gives a message to a socket: false if none takes it now. */
 static bool give(tcp_rails *rails, uint64_t number) {
-  tcp_kept *kept = kept_at(rails, number);
+  tcp_kept *kept = tcp_kept_at(rails, number);
   COLLI_ASSERT(kept->buffer >= 0 && !kept->by);
   for (;;) {
     tcp_conn *conn = choose_socket(rails, kept->bytes);
@@ -93,6 +55,7 @@ static bool give(tcp_rails *rails, uint64_t number) {
     }
     tcp_conn_note_output(conn);
     conn->rail.given += sizeof(colli_frame) + kept->bytes;
+    tcp_rails_load(rails->ep, conn->rail.nic_here, (int64_t)(sizeof(colli_frame) + kept->bytes));
     kept->by = conn;
     kept->end = conn->rail.given;
     return true;
@@ -102,7 +65,7 @@ static bool give(tcp_rails *rails, uint64_t number) {
 int tcp_rails_give(tcp_rails *rails) {
   int moved = 0;
   for (uint64_t i = rails->first; rails->nwaiting > 0 && i < rails->next; i++) {
-    const tcp_kept *kept = kept_at(rails, i);
+    const tcp_kept *kept = tcp_kept_at(rails, i);
     if (kept->buffer < 0 || kept->by)
       continue;
     if (!give(rails, i))
@@ -115,7 +78,7 @@ int tcp_rails_give(tcp_rails *rails) {
 
 /* Whether the kernel has got a message. */
 static bool is_written(const tcp_rails *rails, uint64_t number) {
-  const tcp_kept *kept = kept_at(rails, number);
+  const tcp_kept *kept = tcp_kept_at(rails, number);
   return kept->buffer < 0 ||
          (kept->by && tcp_rail_is_open(kept->by) &&
           kept->end + colli_stream_unwritten(&kept->by->stream) <= kept->by->rail.given);
@@ -178,7 +141,7 @@ static int take_buffer(tcp_rails *rails, size_t bytes) {
 /* Sends what is in the acquired buffer. */
 static int post(tcp_rails *rails, const coll_tag *tag, size_t bytes) {
   const uint64_t number = rails->next++;
-  *kept_at(rails, number) =
+  *tcp_kept_at(rails, number) =
       (tcp_kept){.tag = *tag, .bytes = (uint32_t)bytes, .buffer = rails->acquired};
   rails->acquired = -1;
   if (rails->nwaiting > 0 || !give(rails, number))
