@@ -1,5 +1,6 @@
 /* test_tcp_rails.c: the conformance suite on TCP between hosts with two network interfaces. All
  * ranks of a test are in this process, and its network namespace has the interfaces. Needs root. */
+#include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -11,7 +12,11 @@
 
 /* A network namespace with two interfaces. */
 static void *set_up(int nranks) {
+  static bool done; /* in this test's process */
   (void)nranks;
+  if (done)
+    return NULL;
+  done = true;
   if (unshare(CLONE_NEWNET) != 0 ||
       system("ip link set lo up && ip link add a0 type veth peer name b0 && "
              "ip link add a1 type veth peer name b1 && ip addr add 10.61.0.1/24 dev a0 && "
@@ -61,3 +66,51 @@ static const conf_transport tls = {.ops = &tcp_transport,
                                    .param = with_tls,
                                    .listener = listener};
 CONFORMANCE(tcp_rails_tls, &tls)
+
+static unsigned cut; /* how often a rail was cut in this test's process */
+
+/* Whether a descriptor is a TCP connection to the second interface. */
+static bool is_second_rail(int fd) {
+  struct sockaddr_in6 name;
+  socklen_t length = sizeof(name);
+  char text[INET6_ADDRSTRLEN] = "";
+  if (getpeername(fd, (struct sockaddr *)&name, &length) != 0)
+    return false;
+  if (name.sin6_family == AF_INET)
+    inet_ntop(AF_INET, &((struct sockaddr_in *)&name)->sin_addr, text, sizeof(text));
+  else if (name.sin6_family == AF_INET6)
+    inet_ntop(AF_INET6, &name.sin6_addr, text, sizeof(text));
+  return strstr(text, "10.62.0.1") != NULL;
+}
+
+/* Now and then one end of a second rail can send nothing more. */
+static void cut_second(void *device) {
+  static unsigned rounds; /* of this test's process */
+  (void)device;
+  const int fd = (int)(++rounds % 4096);
+  if (fd < 256 && rounds > 4096 && is_second_rail(fd))
+    cut += shutdown(fd, SHUT_WR) == 0;
+}
+
+static const conf_transport broken = {.ops = &tcp_transport,
+                                      .setup = set_up,
+                                      .prepare = prepare,
+                                      .advance = cut_second,
+                                      .listener = listener};
+
+/* Messages are neither lost nor delivered twice, and keep their order, while a rail breaks and
+ * comes back again and again. */
+Test(tcp_rails_broken, random_traffic, .timeout = 60) {
+  for (int i = 0; i < 5; i++)
+    conf_random_traffic(&broken);
+}
+
+Test(tcp_rails_broken, memory_traffic, .timeout = 60) {
+  conf_memory_traffic(&broken);
+}
+
+Test(tcp_rails_broken, rails_were_cut, .timeout = 60) {
+  for (int i = 0; i < 200 && cut == 0; i++)
+    conf_random_traffic(&broken);
+  cr_assert_gt(cut, 0, "no rail was ever cut");
+}

@@ -215,6 +215,7 @@ coll_conn *tcp_rails_connect(tcp_endpoint *ep, const coll_conn *base, const tcp_
   rails->pause_ns = TCP_RAILS_PAUSE_NS;
   rails->acquired = -1;
   TAILQ_INIT(&rails->sockets);
+  LIST_INIT(&rails->early);
   LIST_INSERT_HEAD(&ep->rails, rails, link);
   if (add_socket(rails, NULL))
     return &rails->base;
@@ -229,6 +230,12 @@ static void free_rails(tcp_rails *rails) {
   rails->current = NULL;
   while (!TAILQ_EMPTY(&rails->sockets))
     tcp_rails_remove(TAILQ_FIRST(&rails->sockets));
+  free(rails->shown);
+  while (!LIST_EMPTY(&rails->early)) {
+    tcp_early *early = LIST_FIRST(&rails->early);
+    LIST_REMOVE(early, link);
+    free(early);
+  }
   free(rails->kept);
   free(rails->free);
   free(rails->pool);

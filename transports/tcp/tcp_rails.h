@@ -9,6 +9,9 @@
  * that on whose interface this rank has the least under way, so that a slower one gets less. The
  * receiver takes the next number from whichever rail has it.
  *
+ * What is sent again may come behind later messages of the same rail. If the wanted one has been
+ * missing for a while, these are read to memory.
+ *
  * A copy of each message is kept until the peer's kernel has acknowledged it: what the kernel has
  * will be read, even if the rail then breaks. A rail that does not answer, or is closed, is retired
  * once another one works: what it has not acknowledged is sent again on the others, and nothing
@@ -33,6 +36,7 @@
 #define TCP_RAILS_AHEAD     (1 << 24) /* no message is so far before or behind the wanted one */
 #define TCP_RAILS_UNHEARD   2   /* questions or repetitions without an answer: a rail is retired */
 #define TCP_RAILS_LINGER_MS 900 /* as TCP_LINGER_MS: so that a rail that breaks is noticed */
+#define TCP_RAILS_BEHIND_NS 20000000ull   /* then later messages are read first */
 #define TCP_RAILS_REAP_NS   1000000ull    /* at least so often, look what was acknowledged */
 #define TCP_RAILS_FULL_NS   2000000ull    /* so long a rank polls for acknowledgements */
 #define TCP_RAILS_LOOK_NS   100000000ull  /* how often to look for rails that do not answer */
@@ -48,6 +52,15 @@ typedef struct tcp_kept {
   tcp_conn *by; /* the socket that sends it; NULL: it waits for one */
   uint64_t end; /* it ends behind so many bytes of that socket */
 } tcp_kept;
+
+/* A message that had to be read before the wanted one. */
+typedef struct tcp_early {
+  LIST_ENTRY(tcp_early) link;
+  uint32_t number;
+  coll_tag tag;
+  size_t bytes;
+  _Alignas(64) char payload[];
+} tcp_early;
 
 struct tcp_rails {
   coll_conn base;
@@ -82,6 +95,10 @@ struct tcp_rails {
   /* Receiving. */
   uint64_t want;     /* the number of the next message */
   tcp_conn *current; /* the socket that has it; NULL: not known */
+  LIST_HEAD(, tcp_early) early;
+  unsigned nearly;
+  tcp_early *shown;   /* the wanted one, if it was read early; it is in no list any more */
+  uint64_t behind_ns; /* since when only later messages have been here; 0: not so */
 };
 
 /* ---- tcp_rails_socket.c ---- */

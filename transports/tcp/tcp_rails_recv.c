@@ -1,6 +1,54 @@
 /* tcp_rails_recv.c: the receiving direction of a connection over rails. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
 #include "libcoll/base/assert.h"
 #include "transports/tcp/tcp_rails.h"
+
+/* The early message with a number; NULL: it was not read. */
+static tcp_early *find_early(const tcp_rails *rails, uint32_t number) {
+  tcp_early *early;
+  LIST_FOREACH(early, &rails->early, link)
+    if (early->number == number)
+      return early;
+  return NULL;
+}
+
+/* Reads a message that comes later to memory: COLL_T_DONE, COLL_T_AGAIN or an error. */
+static int read_early(tcp_rails *rails, tcp_conn *conn, uint32_t number) {
+  const void *payload;
+  coll_tag tag;
+  size_t bytes;
+  if (rails->nearly >= TCP_RAILS_KEPT * rails->ep->env->slot_count)
+    return COLL_T_AGAIN; /* no peer sends so many before the wanted one */
+  const int status = colli_stream_slot_peek(&conn->stream, &tag, &payload, &bytes);
+  if (status != COLL_T_DONE)
+    return status;
+  tcp_early *early = aligned_alloc(64, (sizeof(*early) + bytes + 63) & ~(size_t)63);
+  if (!early) {
+    conn->stream.detail = "out of memory for received messages; lower COLL_SLOT_BYTES";
+    conn->stream.sys_errno = ENOMEM;
+    return (int)(conn->stream.recv_status = COLL_ERR_NO_MEMORY);
+  }
+  early->number = number;
+  early->tag = tag;
+  early->bytes = bytes;
+  memcpy(early->payload, payload, bytes);
+  LIST_INSERT_HEAD(&rails->early, early, link);
+  rails->nearly++;
+  return colli_stream_slot_release(&conn->stream);
+}
+
+/* Whether the wanted message has been missing for so long, while later ones are here, that these
+ * are read: it may be behind them. */
+static bool is_behind(tcp_rails *rails) {
+  const coll_transport_env *env = rails->ep->env;
+  const uint64_t now_ns = env->now_ns(env->ctx);
+  if (rails->behind_ns == 0)
+    rails->behind_ns = now_ns;
+  return now_ns - rails->behind_ns >= TCP_RAILS_BEHIND_NS;
+}
 
 /* Looks at the head of a socket's next message, and drops those that came before over another rail:
  * COLL_T_DONE if it is the wanted one, COLL_T_AGAIN, or an error. */
@@ -10,18 +58,19 @@ static int look_at_head(tcp_rails *rails, tcp_conn *conn) {
     int status = colli_stream_head(&conn->stream, &magic);
     if (status != COLL_T_DONE)
       return status;
-    const int32_t ahead = (int32_t)(magic - COLLI_FRAME_MAGIC - (uint32_t)rails->want);
+    const uint32_t number = magic - COLLI_FRAME_MAGIC;
+    const int32_t ahead = (int32_t)(number - (uint32_t)rails->want);
     if (ahead == 0)
       return COLL_T_DONE;
     if (ahead > TCP_RAILS_AHEAD || ahead < -TCP_RAILS_AHEAD) {
-      conn->stream.recv_status = COLL_ERR_PROTOCOL;
       conn->stream.detail =
           "received bytes that are not a message; do all ranks run the same version?";
-      return COLL_ERR_PROTOCOL;
+      return (int)(conn->stream.recv_status = COLL_ERR_PROTOCOL);
     }
-    if (ahead > 0)
-      return COLL_T_AGAIN;
-    status = colli_stream_skip(&conn->stream);
+    if (ahead < 0 || find_early(rails, number))
+      status = colli_stream_skip(&conn->stream);
+    else
+      status = is_behind(rails) ? read_early(rails, conn, number) : COLL_T_AGAIN;
     if (status != COLL_T_DONE)
       return status;
   }
@@ -49,10 +98,17 @@ int tcp_rails_find(tcp_rails *rails) {
   return status == COLL_T_DONE ? COLL_T_AGAIN : status;
 }
 
-/* Sees to it that `current` has the wanted message: COLL_T_DONE, COLL_T_AGAIN or an error. */
+/* Sees to it that `current` has the wanted message, or `shown` is it: COLL_T_DONE, COLL_T_AGAIN or
+ * an error. */
 static int find_first(tcp_rails *rails) {
-  if (rails->current)
+  if (rails->current || rails->shown)
     return COLL_T_DONE;
+  rails->shown = find_early(rails, (uint32_t)rails->want);
+  if (rails->shown) {
+    LIST_REMOVE(rails->shown, link);
+    rails->nearly--;
+    return COLL_T_DONE;
+  }
   if (!rails->was_up || (rails->status != COLL_OK && rails->status != COLL_ERR_PEER_LOST)) {
     const int status = tcp_rails_check(rails);
     return status == COLL_T_DONE ? COLL_T_AGAIN : status;
@@ -82,8 +138,24 @@ static int after_receive(tcp_rails *rails, int status) {
 
 /* The wanted message is delivered. */
 static void go_on(tcp_rails *rails) {
+  free(rails->shown);
   rails->want++;
   rails->current = NULL;
+  rails->shown = NULL;
+  rails->behind_ns = 0;
+}
+
+/* colli_stream_recv() of a message that was read early. */
+static int recv_early(const tcp_early *early, const coll_tag *expect, void *buf, size_t bytes,
+                      coll_tag *got, size_t *got_bytes) {
+  if (early->bytes != bytes || memcmp(&early->tag, expect, sizeof(*expect)) != 0) {
+    *got = early->tag;
+    *got_bytes = early->bytes;
+    return COLL_ERR_MISMATCH;
+  }
+  if (bytes > 0)
+    memcpy(buf, early->payload, bytes);
+  return COLL_T_DONE;
 }
 
 int tcp_rails_recv(coll_conn *base, const coll_tag *expect, void *buf, size_t bytes, coll_tag *got,
@@ -91,7 +163,9 @@ int tcp_rails_recv(coll_conn *base, const coll_tag *expect, void *buf, size_t by
   tcp_rails *rails = (tcp_rails *)base;
   int status;
   while ((status = find_first(rails)) == COLL_T_DONE) {
-    status = colli_stream_recv(&rails->current->stream, expect, buf, bytes, got, got_bytes);
+    status = rails->shown
+                 ? recv_early(rails->shown, expect, buf, bytes, got, got_bytes)
+                 : colli_stream_recv(&rails->current->stream, expect, buf, bytes, got, got_bytes);
     if (status == COLL_T_DONE) {
       go_on(rails);
       return COLL_T_DONE;
@@ -107,6 +181,12 @@ int tcp_rails_slot_peek(coll_conn *base, coll_tag *got, const void **buf, size_t
   tcp_rails *rails = (tcp_rails *)base;
   int status;
   while ((status = find_first(rails)) == COLL_T_DONE) {
+    if (rails->shown) {
+      *got = rails->shown->tag;
+      *buf = rails->shown->payload;
+      *bytes = rails->shown->bytes;
+      return COLL_T_DONE;
+    }
     status = colli_stream_slot_peek(&rails->current->stream, got, buf, bytes);
     if (status == COLL_T_DONE)
       return COLL_T_DONE;
@@ -119,8 +199,9 @@ int tcp_rails_slot_peek(coll_conn *base, coll_tag *got, const void **buf, size_t
 
 int tcp_rails_slot_release(coll_conn *base) {
   tcp_rails *rails = (tcp_rails *)base;
-  COLLI_ASSERT(rails->current);
-  const int status = colli_stream_slot_release(&rails->current->stream);
+  COLLI_ASSERT(rails->current || rails->shown);
+  const int status =
+      rails->shown ? COLL_T_DONE : colli_stream_slot_release(&rails->current->stream);
   go_on(rails);
   return status;
 }

@@ -49,7 +49,8 @@ void tcp_rails_reap(tcp_rails *rails) {
   tcp_conn *conn;
   rails->reaped_ns = env->now_ns(env->ctx);
   TAILQ_FOREACH(conn, &rails->sockets, rail.link)
-    if (conn->state == TCP_ESTABLISHED && conn->rail.given > conn->rail.acked)
+    if (conn->state == TCP_ESTABLISHED && !conn->rail.retired &&
+        conn->rail.given > conn->rail.acked)
       look_at_arrivals(rails, conn);
   for (uint64_t i = rails->first; i < rails->next; i++) {
     tcp_kept *kept = tcp_kept_at(rails, i);
