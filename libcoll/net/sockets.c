@@ -142,7 +142,8 @@ static bool read_interface(const struct ifaddrs *ifa, const char *filter, unsign
   else if (ifa->ifa_netmask)
     out->addr.prefix =
         mask_bits((const uint8_t *)&((const struct sockaddr_in6 *)ifa->ifa_netmask)->sin6_addr, 16);
-  out->addr.scope = if_nametoindex(ifa->ifa_name);
+  if (out->addr.scope == 0) /* else it is link-local, and the kernel has said so */
+    out->addr.scope = if_nametoindex(ifa->ifa_name);
   out->loopback = (ifa->ifa_flags & IFF_LOOPBACK) != 0;
   out->link_local = colli_addr_link_local(&out->addr);
   out->mbit = out->loopback ? 0 : interface_mbit(ifa->ifa_name);

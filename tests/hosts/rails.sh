@@ -7,6 +7,7 @@ skip() { echo "skipped: $1"; exit 77; }
 [ "$(id -u)" = 0 ] || skip "needs root to make network namespaces"
 command -v ip >/dev/null && command -v tc >/dev/null || skip "needs ip and tc (iproute2)"
 unset ASAN_OPTIONS LSAN_OPTIONS
+. "$SOURCE/tests/common/await.inc"
 
 tag=r$(($$ % 100000))
 hosts="1 2 3 4"
@@ -74,15 +75,11 @@ all_succeed() { for p in $pids; do wait "$p" || return 1; done; }
 # sent INTERFACE: the bytes that host 2 has sent there.
 sent() { cat "/sys/class/net/v$1${tag}2/statistics/rx_bytes"; }
 
+# has_sent INTERFACE BYTES: whether host 2 has sent so much there.
+has_sent() { [ "$(sent "$1")" -ge "$2" ]; }
+
 # await_sent INTERFACE MIB: until host 2 has sent so much more there.
-await_sent() {
-  local end=$((SECONDS + 60)) from
-  from=$(sent "$1")
-  until [ $(($(sent "$1") - from)) -ge $(($2 << 20)) ]; do
-    [ $SECONDS -lt $end ] || return 1
-    sleep 0.05
-  done
-}
+await_sent() { await 60 has_sent "$1" $(($(sent "$1") + ($2 << 20))); }
 
 for tls in 0 1; do
   before0=$(sent 0) before1=$(sent 1)
