@@ -88,7 +88,8 @@ const colli_param_info colli_param_table[COLLI_PARAM_COUNT] = {
     [COLLI_PARAM_TCP_IFNAME] = {"COLL_TCP_IFNAME", COLLI_PARAM_STRING, "", 0, 0,
                                 "Network interfaces to use: a comma-separated list of name "
                                 "prefixes; ^name excludes, =name matches the whole name. Empty: "
-                                "all."},
+                                "all but docker*, veth* and virbr*, or these if there are no "
+                                "others. Between hosts, several are used at once."},
     [COLLI_PARAM_VERBS_DEVICE] =
         {"COLL_VERBS_DEVICE", COLLI_PARAM_STRING, "", 0, 0,
          "InfiniBand and RoCE devices to use: a comma-separated list of name prefixes; ^name "

@@ -142,11 +142,16 @@ static bool read_interface(const struct ifaddrs *ifa, const char *filter, unsign
   else if (ifa->ifa_netmask)
     out->addr.prefix =
         mask_bits((const uint8_t *)&((const struct sockaddr_in6 *)ifa->ifa_netmask)->sin6_addr, 16);
+  if (out->addr.scope == 0) /* else it is link-local, and the kernel has said so */
+    out->addr.scope = if_nametoindex(ifa->ifa_name);
   out->loopback = (ifa->ifa_flags & IFF_LOOPBACK) != 0;
   out->link_local = colli_addr_link_local(&out->addr);
   out->mbit = out->loopback ? 0 : interface_mbit(ifa->ifa_name);
   return true;
 }
+
+/* Interfaces that lead to containers and virtual machines of this host, never to another host. */
+static const char inner[] = "^docker,^veth,^virbr";
 
 /* Reads the interfaces that have all `flags`; *count of them. Whether one is not loopback. */
 static bool read_interfaces(const struct ifaddrs *list, const char *filter, unsigned flags,
@@ -171,7 +176,9 @@ int colli_net_interfaces(const char *ifname, colli_addr *addrs, int max, coll_er
     return 0;
   }
   /* When a container has just been started, its link may take a moment to run. */
-  if (!read_interfaces(list, ifname, IFF_UP | IFF_RUNNING, all, &count))
+  const char *first = *ifname ? ifname : inner;
+  if (!read_interfaces(list, first, IFF_UP | IFF_RUNNING, all, &count) &&
+      !read_interfaces(list, ifname, IFF_UP | IFF_RUNNING, all, &count))
     (void)read_interfaces(list, ifname, IFF_UP, all, &count);
   freeifaddrs(list);
   if (count == 0) {
@@ -307,7 +314,20 @@ static socklen_t to_sockaddr(const colli_addr *addr, struct sockaddr_storage *sa
   return sizeof(*in);
 }
 
+/* Binds a socket to an address of this host, and any port. */
+static bool bind_to(int fd, const colli_addr *from) {
+  struct sockaddr_storage sa;
+  colli_addr any_port = *from;
+  any_port.port = 0;
+  const socklen_t length = to_sockaddr(&any_port, &sa);
+  return bind(fd, (struct sockaddr *)&sa, length) == 0;
+}
+
 int colli_net_connect(const colli_addr *addr) {
+  return colli_net_connect_from(NULL, addr);
+}
+
+int colli_net_connect_from(const colli_addr *from, const colli_addr *addr) {
   const int on = 1;
   struct sockaddr_storage sa;
   if (addr->family != 4 && addr->family != 6) {
@@ -319,7 +339,8 @@ int colli_net_connect(const colli_addr *addr) {
   if (fd < 0)
     return -1;
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-  if (connect(fd, (struct sockaddr *)&sa, length) == 0 || errno == EINPROGRESS || errno == EINTR)
+  if ((!from || bind_to(fd, from)) &&
+      (connect(fd, (struct sockaddr *)&sa, length) == 0 || errno == EINPROGRESS || errno == EINTR))
     return fd;
   int sys_errno = errno;
   colli_fd_close(fd);
@@ -406,7 +427,7 @@ const char *colli_addr_text(const colli_addr *addr, char text[COLLI_ADDR_TEXT]) 
   else if (addr->family == 4)
     snprintf(text, COLLI_ADDR_TEXT, "%s:%u", ip, addr->port);
   else {
-    if (addr->scope)
+    if (addr->scope && colli_addr_link_local(addr))
       snprintf(scope, sizeof(scope), "%%%u", addr->scope);
     snprintf(text, COLLI_ADDR_TEXT, "[%s%s]:%u", ip, scope, addr->port);
   }

@@ -14,7 +14,7 @@ typedef struct colli_addr {
   uint8_t family; /* 4, 6, or 0 for none */
   uint8_t prefix; /* length of the interface's network prefix, for "same subnet" */
   uint16_t port;
-  uint32_t scope; /* IPv6 link-local: interface index on the owner's host */
+  uint32_t scope; /* index of the interface on the owner's host; 0: not known */
   uint8_t ip[16];
 } colli_addr;
 _Static_assert(sizeof(colli_addr) == 24, "travels in blobs");
@@ -23,10 +23,11 @@ _Static_assert(sizeof(colli_addr) == 24, "travels in blobs");
 
 /*
  * Lists the addresses of this host's running interfaces, best first: global before link-local, real
- * interfaces before loopback, fastest first; loopback is always last. `ifname`: "" for all, else a
- * comma-separated list of name prefixes, "^name" to exclude and "=name" for the exact name, as
- * NCCL's users know. Returns their number (at most max); 0, with the error filled in, if none
- * match.
+ * interfaces before loopback, fastest first; loopback is always last. `ifname`: a comma-separated
+ * list of name prefixes, "^name" to exclude and "=name" for the exact name, as NCCL's users know.
+ * "": all but those that lead to containers and virtual machines of this host only (docker, veth,
+ * virbr), if there are others. Returns their number (at most max); 0, with the error filled in, if
+ * none match.
  */
 int colli_net_interfaces(const char *ifname, colli_addr *addrs, int max, coll_error *error);
 
@@ -38,6 +39,9 @@ coll_status colli_net_listen(const char *port_range, int *fd, uint16_t *port, co
 
 /* Starts a nonblocking connect, with TCP_NODELAY. Returns the descriptor, or -1 with errno. */
 int colli_net_connect(const colli_addr *addr);
+
+/* The same, from an address of this host. */
+int colli_net_connect_from(const colli_addr *from, const colli_addr *to);
 
 /* The result of a connect once its descriptor is writable: 0, or the errno of the failure. */
 int colli_net_connect_result(int fd);

@@ -66,7 +66,7 @@ static void add_with_affinity(const boot *b, boot_dial *dial, const colli_addr *
     for (int j = 0; j < COLLI_MAX_ADDRS && own[j].family; j++) {
       colli_addr scoped = addrs[i];
       scoped.scope = own[j].scope;
-      if (own[j].family == 6 && own[j].scope)
+      if (own[j].family == 6 && colli_addr_link_local(&own[j]))
         add_address(dial, &scoped);
     }
   }

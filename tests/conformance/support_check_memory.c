@@ -148,8 +148,9 @@ static void send_next(side *s, colli_prng *prng) {
   coll_tag tag = conf_tag(g.number);
   const char *buf = all + s->part * g.slice;
   bool refers = g.shared && coll_transport_sends_by_ref(ops);
-  int status = refers ? ops->send_ref(s->end.conn, &tag, REGION, buf, bytes_of(&g, s->part))
-                      : ops->send(s->end.conn, &tag, buf, bytes_of(&g, s->part));
+  int status =
+      refers ? s->end.conn->ops->send_ref(s->end.conn, &tag, REGION, buf, bytes_of(&g, s->part))
+             : s->end.conn->ops->send(s->end.conn, &tag, buf, bytes_of(&g, s->part));
   cr_assert_leq(status, 0, "send: %d: %s", status, why(s));
   if (status == COLL_T_AGAIN)
     return;
@@ -217,16 +218,15 @@ static void work(side *s) {
 
 /* Receives a part of a group to its place: 1, or 0. */
 static int take_part(side *s, const group *g, plan_kind plan, char *to, const char *own) {
-  const coll_transport_ops *ops = s->world->ops;
   size_t bytes = bytes_of(g, s->got), came = 0;
   coll_tag tag = conf_tag(g->number), got = {{0}};
   const void *shown;
   if (plan != LANDED && !own) {
-    int status = ops->recv(s->end.conn, &tag, to, bytes, &got, &came);
+    int status = s->end.conn->ops->recv(s->end.conn, &tag, to, bytes, &got, &came);
     cr_assert_leq(status, 0, "receive: %d, %zu bytes for %zu: %s", status, came, bytes, why(s));
     return status == COLL_T_DONE;
   }
-  int status = ops->slot_peek(s->end.conn, &got, &shown, &came);
+  int status = s->end.conn->ops->slot_peek(s->end.conn, &got, &shown, &came);
   cr_assert_leq(status, 0, "receive: %d: %s", status, why(s));
   if (status == COLL_T_AGAIN)
     return 0;
@@ -234,7 +234,7 @@ static int take_part(side *s, const group *g, plan_kind plan, char *to, const ch
   cr_assert(shown || plan == LANDED, "nobody was told what is to be done with it");
   if (shown)
     combine(to, own, shown, bytes);
-  cr_assert_eq(ops->slot_release(s->end.conn), COLL_T_DONE);
+  cr_assert_eq(s->end.conn->ops->slot_release(s->end.conn), COLL_T_DONE);
   return 1;
 }
 

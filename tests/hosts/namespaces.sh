@@ -6,6 +6,7 @@ skip() { echo "skipped: $1"; exit 77; }
 [ "$(id -u)" = 0 ] || skip "needs root to make network namespaces"
 command -v ip >/dev/null && command -v tc >/dev/null || skip "needs ip and tc (iproute2)"
 unset ASAN_OPTIONS LSAN_OPTIONS
+. "$SOURCE/tests/common/await.inc"
 
 tag=c$(($$ % 100000))
 bridge=b$tag
@@ -46,14 +47,13 @@ before=() # bytes by host
 # sent HOST: the bytes that it has sent so far.
 sent() { cat "/sys/class/net/v$tag$1/statistics/rx_bytes"; }
 
-# await_traffic: until each host has sent 32 MiB since start, and so is in the middle of its all-reduces.
+# has_sent HOST: whether it has sent 32 MiB since start, and so is in the middle of its all-reduces.
+has_sent() { [ $(($(sent "$1") - before[$1])) -ge $((32 << 20)) ]; }
+
+# await_traffic: until all hosts have.
 await_traffic() {
-  local end=$((SECONDS + 30))
   for i in $hosts; do
-    until [ $(($(sent "$i") - before[i])) -ge $((32 << 20)) ]; do
-      [ $SECONDS -lt $end ] || { echo "FAILED: host $i has hardly sent anything" && failed=1 && return; }
-      sleep 0.05
-    done
+    await 30 has_sent "$i" || { echo "FAILED: host $i has hardly sent anything" && failed=1 && return; }
   done
 }
 

@@ -367,3 +367,48 @@ Test(tcp, a_proxy_takes_the_hello, .timeout = 60) {
   tcp_transport.close(a.ep);
   tcp_transport.close(b.ep);
 }
+
+/* Gives each address of a blob an interface of its own. */
+static tcp_blob with_nics(tcp_blob blob, uint32_t first) {
+  for (uint32_t i = 0; i < blob.count; i++)
+    blob.addrs[i].scope = first + i;
+  return blob;
+}
+
+Test(rails, pairs_of_one_subnet_come_first) {
+  tcp_blob here = with_nics(blob_of(1, "10.1.0.1", "10.2.0.1"), 2);
+  tcp_blob there = with_nics(blob_of(2, "10.2.0.9", "10.1.0.9"), 5);
+  tcp_pair list[TCP_PAIRS_MAX];
+  char text[COLLI_ADDR_TEXT];
+  cr_assert_eq(tcp_count_rails(&here, &there), 2);
+  cr_assert_eq(tcp_count_rails(&there, &here), 2);
+  cr_assert_eq(tcp_pairs(&here, &there, list), 4, "every pair is tried");
+  for (int i = 0; i < 2; i++)
+    cr_assert_eq(colli_addr_affinity(&list[i].from, &list[i].to), 2, "%s",
+                 colli_addr_text(&list[i].to, text));
+  cr_assert_neq(list[0].from.scope, list[1].from.scope);
+}
+
+Test(rails, an_interface_counts_once_and_hosts_alone_have_none) {
+  tcp_blob here = with_nics(blob_of(1, "10.1.0.1", "fd00::1"), 2), same = here;
+  tcp_blob there = with_nics(blob_of(2, "10.1.0.9", "10.2.0.9"), 5);
+  cr_assert_eq(tcp_count_rails(&here, &there), 2);
+  here.addrs[1].scope = here.addrs[0].scope; /* both families on one interface */
+  cr_assert_eq(tcp_count_rails(&here, &there), 1);
+  cr_assert_eq(tcp_count_rails(&same, &same), 1, "ranks of one host");
+  tcp_blob lo = with_nics(blob_of(3, "10.1.0.3", "127.0.0.1"), 2);
+  cr_assert_eq(tcp_count_rails(&lo, &there), 1, "loopback leads to no other host");
+}
+
+Test(rails, families_are_not_mixed) {
+  tcp_blob here = with_nics(blob_of(1, "fd01::1", "10.2.0.1"), 2);
+  tcp_blob there = with_nics(blob_of(2, "10.2.0.9", "fd01::9"), 5);
+  tcp_blob six = with_nics(blob_of(3, "fd01::5", "fd02::5"), 7);
+  tcp_pair list[TCP_PAIRS_MAX];
+  const int count = tcp_pairs(&here, &there, list);
+  cr_assert_eq(count, 2);
+  for (int i = 0; i < count; i++)
+    cr_assert_eq(list[i].from.family, list[i].to.family);
+  cr_assert_eq(tcp_pairs(&here, &six, list), 2, "IPv6 only");
+  cr_assert_eq(colli_addr_affinity(&list[0].from, &list[0].to), 2);
+}

@@ -9,7 +9,8 @@
 
 /* Sets up a stream on a connected nonblocking descriptor; false: out of memory. */
 bool colli_stream_init(colli_stream *stream, int fd, size_t slot_bytes, unsigned slot_count) {
-  *stream = (colli_stream){.fd = fd, .slot_bytes = slot_bytes, .slot_count = slot_count};
+  *stream = (colli_stream){
+      .fd = fd, .slot_bytes = slot_bytes, .slot_count = slot_count, .out_magic = COLLI_FRAME_MAGIC};
   stream->out = calloc(slot_count, sizeof(*stream->out));
   stream->stage_capacity = COLLI_STAGE_BYTES;
   stream->stage = malloc(stream->stage_capacity);

@@ -21,7 +21,7 @@
 
 /* Precedes each payload; in the byte order of the machine, which all ranks share. */
 typedef struct colli_frame {
-  uint32_t magic;
+  uint32_t magic; /* of a numbered stream: plus the message's number */
   uint32_t bytes;
   coll_tag tag;
 } colli_frame;
@@ -45,7 +45,9 @@ typedef struct colli_stream {
   colli_tls *tls; /* so does this: TLS over it; NULL: none */
   size_t slot_bytes;
   unsigned slot_count;
-  uint64_t moved; /* grows whenever bytes move */
+  uint64_t moved;     /* grows whenever bytes move */
+  bool numbered;      /* the owner numbers messages, by out_magic, and looks at their heads */
+  uint32_t out_magic; /* of the next message that is sent */
 
   /* Why a direction failed; COLL_OK while it works. The strings are constants. */
   coll_status send_status, recv_status;
@@ -90,6 +92,17 @@ int colli_stream_recv(colli_stream *stream, const coll_tag *expect, void *buf, s
                       coll_tag *got, size_t *got_bytes);
 int colli_stream_slot_peek(colli_stream *stream, coll_tag *got, const void **buf, size_t *bytes);
 int colli_stream_slot_release(colli_stream *stream);
+
+/* Whether the head of the next message is here, and its magic: COLL_T_DONE, COLL_T_AGAIN or an
+ * error. */
+int colli_stream_head(colli_stream *stream, uint32_t *magic);
+
+/* Discards the message whose head is here, or what has not been received of it: COLL_T_DONE,
+ * COLL_T_AGAIN or an error. */
+int colli_stream_skip(colli_stream *stream);
+
+/* How many bytes of accepted messages the kernel has not got yet. */
+size_t colli_stream_unwritten(const colli_stream *stream);
 
 /* Whether messages wait for the kernel to accept them. */
 static inline bool colli_stream_blocked(const colli_stream *stream) {

@@ -62,14 +62,14 @@ static int read_failed(colli_stream *stream, ssize_t n) {
 
 /* Checks that libcoll can have sent a complete frame. */
 static int check_frame(colli_stream *stream) {
-  if (stream->frame.magic == COLLI_FRAME_MAGIC && stream->frame.bytes <= stream->slot_bytes)
+  const bool known = stream->frame.magic == COLLI_FRAME_MAGIC || stream->numbered;
+  if (known && stream->frame.bytes <= stream->slot_bytes)
     return COLL_T_DONE;
   return colli_stream_fail(
       stream, &stream->recv_status, COLL_ERR_PROTOCOL, NULL, 0,
-      stream->frame.magic != COLLI_FRAME_MAGIC
-          ? "received bytes that are not a message; do all ranks run the same version?"
-          : "received a message larger than a slot; is COLL_SLOT_BYTES the same "
-            "on all ranks?");
+      !known ? "received bytes that are not a message; do all ranks run the same version?"
+             : "received a message larger than a slot; is COLL_SLOT_BYTES the same "
+               "on all ranks?");
 }
 
 /* Reads several small messages ahead into the stage; returns what read() did. */
@@ -172,6 +172,38 @@ int colli_stream_recv(colli_stream *stream, const coll_tag *expect, void *buf, s
     if (status != COLL_T_DONE)
       return status;
   }
+}
+
+int colli_stream_head(colli_stream *stream, uint32_t *magic) {
+  if (stream->recv_status != COLL_OK)
+    return (int)stream->recv_status;
+  for (;;) {
+    int status = copy_staged(stream, NULL, 0);
+    *magic = stream->frame.magic;
+    if (status != COLL_T_AGAIN)
+      return status;
+    status = read_once(stream, NULL, 0);
+    if (status != COLL_T_DONE)
+      return status;
+  }
+}
+
+int colli_stream_skip(colli_stream *stream) {
+  char waste[16384];
+  COLLI_ASSERT(stream->frame_done == sizeof(stream->frame));
+  while (stream->payload_done < stream->frame.bytes) {
+    size_t bytes = stream->frame.bytes - stream->payload_done;
+    bytes = bytes < sizeof(waste) ? bytes : sizeof(waste);
+    struct iovec iov = {waste, bytes};
+    ssize_t n = (ssize_t)unstage(stream, waste, bytes);
+    if (n == 0 && (n = read_some(stream, &iov, 1)) > 0)
+      stream->moved += (uint64_t)n;
+    if (n <= 0)
+      return read_failed(stream, n);
+    stream->payload_done += (size_t)n;
+  }
+  begin_message(stream);
+  return COLL_T_DONE;
 }
 
 /* Moves bytes that were read with a peeked message, but belong to later ones, to the stage. */

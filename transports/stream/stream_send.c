@@ -153,7 +153,7 @@ int colli_stream_send(colli_stream *stream, const coll_tag *tag, const void *buf
     return (int)stream->send_status;
   if (stream->out_count + stream->slot_acquired >= stream->slot_count)
     return COLL_T_AGAIN;
-  colli_frame frame = {COLLI_FRAME_MAGIC, (uint32_t)bytes, *tag};
+  colli_frame frame = {stream->out_magic, (uint32_t)bytes, *tag};
   ssize_t done = write_now(stream, &frame, buf);
   if (done < 0)
     return (int)stream->send_status;
@@ -199,7 +199,7 @@ int colli_stream_slot_commit(colli_stream *stream, const coll_tag *tag, size_t b
   char *slot =
       stream->slots + pitch * ((stream->slot_first + stream->slot_used) % stream->slot_count);
   COLLI_ASSERT(stream->slot_acquired && bytes <= stream->slot_bytes);
-  colli_frame frame = {COLLI_FRAME_MAGIC, (uint32_t)bytes, *tag};
+  colli_frame frame = {stream->out_magic, (uint32_t)bytes, *tag};
   stream->slot_acquired = false;
   ssize_t done = write_now(stream, &frame, slot);
   if (done < 0)
@@ -210,6 +210,13 @@ int colli_stream_slot_commit(colli_stream *stream, const coll_tag *tag, size_t b
   append_waiting(stream, &frame, slot, (size_t)done, COLLI_OUT_SLOT);
   stream->slot_used++;
   return COLL_T_PENDING;
+}
+
+size_t colli_stream_unwritten(const colli_stream *stream) {
+  size_t bytes = 0;
+  for (unsigned i = 0; i < stream->out_count; i++)
+    bytes += sizeof(colli_frame) + nth_waiting(stream, i)->frame.bytes;
+  return bytes - (stream->out_count > 0 ? stream->out_done : 0);
 }
 
 /* Copies payloads that are still in the caller's memory. */

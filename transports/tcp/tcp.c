@@ -11,7 +11,7 @@
 
 #include "libcoll/base/assert.h"
 #include "libcoll/base/fork.h"
-#include "transports/tcp/tcp_internal.h"
+#include "transports/tcp/tcp_rails.h"
 
 #define EVENTS_AT_ONCE 128
 #define MAX_ROUNDS     16 /* bounds the work of one call */
@@ -51,7 +51,8 @@ static int start_listening(tcp_endpoint *ep) {
 /* Frees the endpoint. */
 static void tcp_close(coll_endpoint *handle) {
   tcp_endpoint *ep = (tcp_endpoint *)handle;
-  COLLI_ASSERT(LIST_EMPTY(&ep->conns) && LIST_EMPTY(&ep->blocked) && ep->ndialing == 0);
+  COLLI_ASSERT(LIST_EMPTY(&ep->conns) || !LIST_EMPTY(&ep->rails_lingering));
+  tcp_rails_close(ep);
   tcp_linger_close(ep);
   tcp_accept_close(ep);
   tcp_source_close(ep, &ep->wake);
@@ -77,6 +78,8 @@ static int tcp_open(const coll_transport_env *env, coll_endpoint **handle) {
   LIST_INIT(&ep->conns);
   LIST_INIT(&ep->blocked);
   LIST_INIT(&ep->lingering);
+  LIST_INIT(&ep->rails);
+  LIST_INIT(&ep->rails_lingering);
   ep->wake.fd = COLLI_FD(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
   ep->epoll_fd = COLLI_FD(epoll_create1(EPOLL_CLOEXEC));
   int status = COLL_OK;
@@ -129,38 +132,19 @@ static int tcp_connect(coll_endpoint *handle, int peer, const uint8_t blob[COLL_
   if (!tcp_blob_read(blob, &where))
     return fail_connect(ep, peer, channel, COLL_ERR_INVALID_ARGUMENT,
                         "the peer gave no tcp address");
-  tcp_conn *made = calloc(1, sizeof(*made));
-  if (!made)
-    return fail_connect(ep, peer, channel, COLL_ERR_NO_MEMORY, "out of memory for a connection");
-  made->base = (coll_conn){&tcp_transport, peer, channel};
-  made->source.fd = -1;
-  made->ep = ep;
-  made->state = TCP_WAITING;
-  LIST_INSERT_HEAD(&ep->conns, made, link);
-  if (ep->env->rank < peer)
-    tcp_dial_start(made, &where);
-  else
-    tcp_accept_adopt(made);
-  *conn = &made->base;
-  return COLL_OK;
-}
-
-/* Closes a connection; an established one lingers until what was sent has arrived. */
-static void tcp_disconnect(coll_conn *base) {
-  tcp_conn *conn = (tcp_conn *)base;
-  COLLI_ASSERT(conn->state != TCP_LINGERING && !conn->dial == (conn->state != TCP_DIALING));
-  COLLI_ASSERT(!conn->blocked || conn->state == TCP_ESTABLISHED);
-  LIST_REMOVE(conn, link);
-  if (conn->blocked)
-    LIST_REMOVE(conn, blocked_link);
-  tcp_dial_free(conn);
-  if (conn->state == TCP_ESTABLISHED) {
-    tcp_linger_start(conn);
-    return;
+  if (tcp_count_rails(&ep->blob, &where) > 1) {
+    *conn = tcp_rails_connect(ep, &(coll_conn){&tcp_rails_transport, peer, channel}, &where);
+  } else {
+    tcp_conn *made = tcp_conn_new(ep, &(coll_conn){&tcp_transport, peer, channel});
+    if (made && ep->env->rank < peer)
+      tcp_dial_start(made, &where, NULL);
+    else if (made)
+      tcp_accept_adopt(made);
+    *conn = made ? &made->base : NULL;
   }
-  if (conn->state == TCP_SECURING)
-    conn->ep->nsecuring--;
-  tcp_conn_free(conn);
+  if (!*conn)
+    return fail_connect(ep, peer, channel, COLL_ERR_NO_MEMORY, "out of memory for a connection");
+  return COLL_OK;
 }
 
 /* Gets events from epoll and notes them at their sources. */
@@ -242,7 +226,7 @@ static int drop_silent(tcp_endpoint *ep) {
   int found = 0;
   tcp_conn *conn;
   LIST_FOREACH(conn, &ep->conns, link)
-    if (conn->state == TCP_ESTABLISHED &&
+    if (conn->state == TCP_ESTABLISHED && !conn->rail.spare &&
         colli_heartbeat_silent(&conn->heartbeat, conn->source.fd, ep->heartbeat_ms, now_ns)) {
       colli_stream_give_up(&conn->stream);
       found = 1;
@@ -290,7 +274,11 @@ static int tcp_progress(coll_endpoint *handle) {
   if (ep->input)
     moved |= buffer_stuck_input(ep);
   moved |= drop_silent(ep);
+  if (!LIST_EMPTY(&ep->rails))
+    moved |= tcp_rails_progress(ep);
   tcp_linger_progress(ep);
+  if (!LIST_EMPTY(&ep->rails_lingering))
+    tcp_rails_linger(ep);
   return moved;
 }
 
@@ -301,7 +289,11 @@ static int tcp_wait_fd(coll_endpoint *handle) {
 
 /* Handles all events so far. Sources are edge-triggered, so only new events wake a sleeper. */
 static int tcp_arm(coll_endpoint *handle) {
-  return tcp_progress(handle) != 0;
+  tcp_endpoint *ep = (tcp_endpoint *)handle;
+  if (tcp_progress(handle) != 0)
+    return 1;
+  /* An acknowledgement wakes nobody, and mostly comes soon. */
+  return ep->full_ns != 0 && ep->env->now_ns(ep->env->ctx) - ep->full_ns < TCP_RAILS_FULL_NS;
 }
 
 /* After sleeping: nothing to undo. */
@@ -316,27 +308,30 @@ static void tcp_wake(coll_endpoint *handle) {
   (void)n; /* fails only if it is readable already */
 }
 
+/* The calls on an endpoint, which has connections of both kinds. */
+/* clang-format off */
+#define ENDPOINT_CALLS                                                                             \
+  .size = sizeof(coll_transport_ops), .abi = COLL_TRANSPORT_ABI,                                   \
+  .caps = COLL_CAP_SEND_DIRECT | COLL_CAP_ENCRYPTS, .name = "tcp",                                 \
+  .open = tcp_open, .close = tcp_close, .describe = tcp_describe, .reach = tcp_reach,              \
+  .connect = tcp_connect, .progress = tcp_progress, .wait_fd = tcp_wait_fd, .arm = tcp_arm,        \
+  .disarm = tcp_disarm, .wake = tcp_wake
+/* clang-format on */
+
 const coll_transport_ops tcp_transport = {
-    .size = sizeof(coll_transport_ops),
-    .abi = COLL_TRANSPORT_ABI,
-    .caps = COLL_CAP_SEND_DIRECT | COLL_CAP_ENCRYPTS,
-    .name = "tcp",
-    .open = tcp_open,
-    .close = tcp_close,
-    .describe = tcp_describe,
-    .reach = tcp_reach,
-    .connect = tcp_connect,
-    .disconnect = tcp_disconnect,
-    .send = tcp_send,
-    .sent = tcp_sent,
-    .slot_acquire = tcp_slot_acquire,
-    .slot_commit = tcp_slot_commit,
-    .recv = tcp_recv,
-    .slot_peek = tcp_slot_peek,
-    .slot_release = tcp_slot_release,
-    .progress = tcp_progress,
-    .wait_fd = tcp_wait_fd,
-    .arm = tcp_arm,
-    .disarm = tcp_disarm,
-    .wake = tcp_wake,
+    ENDPOINT_CALLS,   .disconnect = tcp_disconnect,     .send = tcp_send,
+    .sent = tcp_sent, .slot_acquire = tcp_slot_acquire, .slot_commit = tcp_slot_commit,
+    .recv = tcp_recv, .slot_peek = tcp_slot_peek,       .slot_release = tcp_slot_release,
+};
+
+const coll_transport_ops tcp_rails_transport = {
+    ENDPOINT_CALLS,
+    .disconnect = tcp_rails_disconnect,
+    .send = tcp_rails_send,
+    .sent = tcp_rails_sent,
+    .slot_acquire = tcp_rails_slot_acquire,
+    .slot_commit = tcp_rails_slot_commit,
+    .recv = tcp_rails_recv,
+    .slot_peek = tcp_rails_slot_peek,
+    .slot_release = tcp_rails_slot_release,
 };

@@ -6,4 +6,7 @@
 
 extern const coll_transport_ops tcp_transport;
 
+/* The operations of connections that have several sockets; their endpoint is the same. */
+extern const coll_transport_ops tcp_rails_transport;
+
 #endif

@@ -47,13 +47,15 @@ static tcp_parked *find_parked(const tcp_endpoint *ep, int peer, int channel) {
   return NULL;
 }
 
-/* This rank's connection to a peer on a channel, or NULL. */
+/* This rank's connection to a peer on a channel: the one that waits, if there are several; or NULL.
+ */
 static tcp_conn *find_conn(const tcp_endpoint *ep, int peer, int channel) {
-  tcp_conn *conn;
+  tcp_conn *conn, *found = NULL;
   LIST_FOREACH(conn, &ep->conns, link)
-    if (conn->base.peer == peer && conn->base.channel == channel)
-      return conn;
-  return NULL;
+    if (conn->base.peer == peer && conn->base.channel == channel &&
+        (!found || conn->state == TCP_WAITING))
+      found = conn;
+  return found;
 }
 
 /* Whether this rank waits for an inbound connection, or may wait for it later. */
@@ -98,7 +100,7 @@ static void admit_guest(tcp_endpoint *ep, colli_guest *guest) {
 static bool is_waiting(const tcp_endpoint *ep) {
   const tcp_conn *conn;
   LIST_FOREACH(conn, &ep->conns, link)
-    if (conn->state == TCP_WAITING)
+    if (conn->state == TCP_WAITING && !conn->rail.spare)
       return true;
   return false;
 }

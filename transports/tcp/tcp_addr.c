@@ -59,11 +59,53 @@ int tcp_reach(const uint8_t a[COLL_BLOB_BYTES], const uint8_t b[COLL_BLOB_BYTES]
     link->alpha_ns = LOOPBACK_ALPHA_NS;
     link->ns_per_byte = LOOPBACK_NS_PER_BYTE;
   }
-  snprintf(link->reason, sizeof(link->reason), "%s",
+  const int rails = tcp_count_rails(&one, &other);
+  char several[24] = "";
+  if (rails > 1)
+    snprintf(several, sizeof(several), ", %d rails", rails);
+  snprintf(link->reason, sizeof(link->reason), "%s%s",
            one_host    ? "same host"
            : best >= 2 ? "same subnet"
-                       : "different subnets, perhaps routed");
+                       : "different subnets, perhaps routed",
+           several);
   return 1;
+}
+
+/* How many network interfaces a blob has addresses of. */
+static int count_nics(const tcp_blob *blob) {
+  int count = 0;
+  for (uint32_t i = 0; i < blob->count; i++) {
+    bool is_new = !colli_addr_loopback(&blob->addrs[i]) && blob->addrs[i].scope != 0;
+    for (uint32_t j = 0; is_new && j < i; j++)
+      is_new = blob->addrs[j].scope != blob->addrs[i].scope;
+    count += is_new;
+  }
+  return count;
+}
+
+int tcp_count_rails(const tcp_blob *a, const tcp_blob *b) {
+  const int one = count_nics(a), other = count_nics(b), most = one < other ? one : other;
+  if (a->host_id == b->host_id || most < 2)
+    return 1;
+  return most < TCP_RAILS_MAX ? most : TCP_RAILS_MAX;
+}
+
+int tcp_pairs(const tcp_blob *self, const tcp_blob *peer, tcp_pair list[TCP_PAIRS_MAX]) {
+  int count = 0;
+  /* Addresses come in order of preference, so the best pairs have the smallest sum of places. */
+  for (int wanted = 2; wanted >= 1; wanted--)
+    for (uint32_t sum = 0; sum + 1 < self->count + peer->count; sum++)
+      for (uint32_t i = 0; i <= sum && i < self->count; i++) {
+        if (sum - i >= peer->count)
+          continue;
+        tcp_pair pair = {self->addrs[i], peer->addrs[sum - i]};
+        if (affinity(&pair.from, &pair.to, false) != wanted)
+          continue;
+        if (is_scoped(&pair.to)) /* the same link may have another index here */
+          pair.to.scope = pair.from.scope;
+        list[count++] = pair;
+      }
+  return count;
 }
 
 /* Inserts an address after those that score as high or higher; returns how many there are. */

@@ -31,6 +31,18 @@ void tcp_conn_fail(tcp_conn *conn, coll_status status, const char *syscall, int 
     tcp_source_close(conn->ep, &conn->source);
 }
 
+tcp_conn *tcp_conn_new(tcp_endpoint *ep, const coll_conn *base) {
+  tcp_conn *conn = calloc(1, sizeof(*conn));
+  if (!conn)
+    return NULL;
+  conn->base = *base;
+  conn->source.fd = -1;
+  conn->ep = ep;
+  conn->state = TCP_WAITING;
+  LIST_INSERT_HEAD(&ep->conns, conn, link);
+  return conn;
+}
+
 void tcp_conn_free(tcp_conn *conn) {
   colli_stream_destroy(&conn->stream);
   colli_tls_close(conn->tls);
@@ -50,6 +62,7 @@ void tcp_conn_establish(tcp_conn *conn) {
   if (conn->state == TCP_SECURING)
     conn->ep->nsecuring--;
   conn->stream.tls = conn->tls;
+  conn->stream.numbered = conn->rail.rails != NULL;
   conn->stream.patience_ns = conn->ep->patience_ns;
   conn->state = TCP_ESTABLISHED;
   conn->source.events = 0;
@@ -126,12 +139,17 @@ static int not_established(tcp_conn *conn) {
   return conn->state == TCP_FAILED ? report_failure(conn, (int)conn->status) : COLL_T_AGAIN;
 }
 
-/* After a call that may have left output waiting: tells progress() to flush it. */
+void tcp_conn_note_output(tcp_conn *conn) {
+  if (!colli_stream_blocked(&conn->stream) || conn->blocked)
+    return;
+  conn->blocked = true;
+  LIST_INSERT_HEAD(&conn->ep->blocked, conn, blocked_link);
+}
+
+/* After a call that may have left output waiting. */
 static inline int after_send(tcp_conn *conn, int status) {
-  if (__builtin_expect(colli_stream_blocked(&conn->stream) && !conn->blocked, 0)) {
-    conn->blocked = true;
-    LIST_INSERT_HEAD(&conn->ep->blocked, conn, blocked_link);
-  }
+  if (__builtin_expect(colli_stream_blocked(&conn->stream), 0))
+    tcp_conn_note_output(conn);
   return __builtin_expect(status > 0, 0) ? report_failure(conn, status) : status;
 }
 

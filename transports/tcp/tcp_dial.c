@@ -84,7 +84,7 @@ static void dial_next(tcp_conn *conn) {
   dial->handshaking = false;
   while (dial->next < dial->count) {
     const colli_addr *addr = &dial->candidate[dial->next++];
-    conn->source.fd = colli_net_connect(addr);
+    conn->source.fd = colli_net_connect_from(dial->from.family ? &dial->from : NULL, addr);
     if (conn->source.fd >= 0 && tcp_source_watch(conn->ep, &conn->source, EPOLLOUT)) {
       dial->since_ns = env->now_ns(env->ctx);
       return;
@@ -115,8 +115,7 @@ static void dial_again(tcp_conn *conn) {
   dial_next(conn);
 }
 
-/* Begins to dial the peer. */
-void tcp_dial_start(tcp_conn *conn, const tcp_blob *peer) {
+void tcp_dial_start(tcp_conn *conn, const tcp_blob *peer, const tcp_pair *pair) {
   COLLI_ASSERT(conn->state == TCP_WAITING && !conn->dial && conn->source.fd < 0);
   conn->dial = calloc(1, sizeof(*conn->dial));
   if (!conn->dial) {
@@ -125,8 +124,13 @@ void tcp_dial_start(tcp_conn *conn, const tcp_blob *peer) {
   }
   conn->state = TCP_DIALING;
   conn->ep->ndialing++;
-  conn->dial->count =
-      tcp_candidates(&conn->ep->blob, peer, conn->dial->candidate, TCP_MAX_CANDIDATES);
+  if (pair) {
+    conn->dial->from = pair->from;
+    conn->dial->candidate[conn->dial->count++] = pair->to;
+  } else {
+    conn->dial->count =
+        tcp_candidates(&conn->ep->blob, peer, conn->dial->candidate, TCP_MAX_CANDIDATES);
+  }
   dial_next(conn);
 }
 

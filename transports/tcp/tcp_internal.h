@@ -7,8 +7,11 @@
  * connect(). With COLL_TLS=1 the TLS handshake follows; on the dialer's side it is part of
  * dialling.
  *
+ * Between hosts that both have several network interfaces, a connection has several of these
+ * sockets: tcp_rails.h.
+ *
  * The files, from the bottom: tcp_addr.c and tcp_source.c; tcp_conn.c; tcp_dial.c, tcp_accept.c and
- * tcp_linger.c; tcp.c with the table of operations.
+ * tcp_linger.c; tcp_rails_*.c; tcp.c with the table of operations.
  */
 #ifndef COLLI_TRANSPORTS_TCP_INTERNAL_H
 #define COLLI_TRANSPORTS_TCP_INTERNAL_H
@@ -25,6 +28,7 @@
 #define TCP_STUCK_NS       500000ull /* after so long without progress, buffer what peers send */
 #define TCP_HELLO_NS       1000000000ull /* until the peer's kernel must have a hello */
 #define TCP_REDIAL_NS      20000000ull   /* the pause if the peer had no time for a connection */
+#define TCP_RAILS_MAX      4             /* pairs of interfaces that a connection uses */
 #define TCP_LINGER_MS      300           /* how long close() waits for what was sent to arrive */
 
 /* What a peer must know. */
@@ -54,6 +58,7 @@ typedef struct tcp_dial {
   colli_addr candidate[TCP_MAX_CANDIDATES];
   int count, next;
   int refused, failed; /* addresses that refused; that failed otherwise, after leaving this host */
+  colli_addr from;     /* this host's address to use; family 0: any */
   bool again;          /* an address closed the connection without an answer: try all again */
   uint64_t next_ns;    /* when */
   int short_errno;     /* of descriptors or memory, in this round: try all again */
@@ -79,6 +84,26 @@ typedef enum tcp_conn_state {
 } tcp_conn_state;
 
 typedef struct tcp_endpoint tcp_endpoint;
+typedef struct tcp_rails tcp_rails;
+
+/* An interface of this host, as far as rails use it. */
+typedef struct tcp_nic {
+  uint32_t scope; /* its index */
+  uint64_t load;  /* bytes that this rank has on their way through it */
+} tcp_nic;
+
+/* What a socket has that is one of several of a connection (tcp_rails.h). */
+typedef struct tcp_rail {
+  tcp_rails *rails; /* NULL: the connection has this socket alone */
+  TAILQ_ENTRY(tcp_conn) link;
+  bool joined;                  /* its end of the handshake was noticed */
+  bool spare;                   /* the connection does without it */
+  bool retired;                 /* nothing more is sent here; what the peer sent is still read */
+  uint64_t since_ns;            /* when it began to dial */
+  uint32_t nic_here, nic_there; /* the interfaces; 0: not known */
+  uint64_t given;               /* bytes of messages that it was to send */
+  uint64_t acked;               /* so many of them had arrived at the last look */
+} tcp_rail;
 
 typedef struct tcp_conn {
   coll_conn base;
@@ -94,6 +119,7 @@ typedef struct tcp_conn {
   colli_tls *tls; /* NULL: none */
   colli_stream stream;
   colli_heartbeat heartbeat;
+  tcp_rail rail;
   tcp_dial *dial;
   coll_status status; /* TCP_FAILED: why */
   int sys_errno;
@@ -115,6 +141,7 @@ struct tcp_endpoint {
   uint64_t lacking_since_ns; /* peers cannot be kept for lack of memory; 0: they can */
   int heartbeat_ms;
   uint64_t look_ns;  /* when to look for silent peers again */
+  uint64_t full_ns;  /* when a message first had to wait until others were acknowledged; 0: none */
   bool input;        /* something came that no receive may have asked for */
   uint64_t moved_ns; /* when bytes last moved, as far as was seen; 0: never */
   uint64_t moved;    /* how many those were */
@@ -122,6 +149,8 @@ struct tcp_endpoint {
   LIST_HEAD(, tcp_conn) conns;
   LIST_HEAD(, tcp_conn) blocked;
   LIST_HEAD(, tcp_conn) lingering;
+  tcp_nic nics[COLLI_MAX_ADDRS];
+  LIST_HEAD(, tcp_rails) rails, rails_lingering;
 };
 
 /* ---- tcp_addr.c: no state ---- */
@@ -130,6 +159,18 @@ int tcp_reach(const uint8_t a[COLL_BLOB_BYTES], const uint8_t b[COLL_BLOB_BYTES]
 
 /* The peer's addresses to dial, best first; how many. */
 int tcp_candidates(const tcp_blob *self, const tcp_blob *peer, colli_addr *list, int max);
+
+/* How many pairs of interfaces two ranks can use at once; 1 on one host. Symmetric. */
+int tcp_count_rails(const tcp_blob *a, const tcp_blob *b);
+
+/* A pair of addresses by which this rank may reach a peer. */
+typedef struct tcp_pair {
+  colli_addr from, to;
+} tcp_pair;
+#define TCP_PAIRS_MAX (COLLI_MAX_ADDRS * COLLI_MAX_ADDRS)
+
+/* All pairs of addresses of network interfaces that may work, best first; how many. */
+int tcp_pairs(const tcp_blob *self, const tcp_blob *peer, tcp_pair list[TCP_PAIRS_MAX]);
 
 /* Reads a peer's blob; false if it is not valid. */
 bool tcp_blob_read(const uint8_t bytes[COLL_BLOB_BYTES], tcp_blob *blob);
@@ -144,8 +185,8 @@ void tcp_source_close(tcp_endpoint *ep, tcp_source *source);
 
 /* ---- tcp_dial.c ---- */
 
-/* Begins to dial the peer. */
-void tcp_dial_start(tcp_conn *conn, const tcp_blob *peer);
+/* Begins to dial the peer: all its addresses, or if `pair` is not NULL only that one. */
+void tcp_dial_start(tcp_conn *conn, const tcp_blob *peer, const tcp_pair *pair);
 
 /* Advances dialling: 1 if something happened. */
 int tcp_dial_progress(tcp_conn *conn, uint64_t now_ns);
@@ -186,8 +227,14 @@ void tcp_conn_secure(tcp_conn *conn, colli_tls *tls);
 /* Advances the TLS handshake of a TCP_SECURING connection: 1 if it is over. */
 int tcp_conn_shake(tcp_conn *conn);
 
+/* After a call that may have left output waiting: tells progress() to flush it. */
+void tcp_conn_note_output(tcp_conn *conn);
+
 /* Frees a connection that is no longer in any list, and closes its socket. */
 void tcp_conn_free(tcp_conn *conn);
+
+/* A connection with no socket yet; NULL: out of memory. */
+tcp_conn *tcp_conn_new(tcp_endpoint *ep, const coll_conn *base);
 
 /* The data calls of coll_transport.h. */
 int tcp_send(coll_conn *conn, const coll_tag *tag, const void *buf, size_t bytes);
@@ -203,6 +250,9 @@ int tcp_slot_release(coll_conn *conn);
 
 /* Takes over an established connection until what was sent has arrived, and frees it then. */
 void tcp_linger_start(tcp_conn *conn);
+
+/* Closes a connection; an established one lingers until what was sent has arrived. */
+void tcp_disconnect(coll_conn *base);
 
 /* Advances all lingering connections. */
 void tcp_linger_progress(tcp_endpoint *ep);

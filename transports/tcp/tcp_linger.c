@@ -59,6 +59,24 @@ void tcp_linger_start(tcp_conn *conn) {
     free_lingering(conn);
 }
 
+/* Closes a connection; an established one lingers until what was sent has arrived. */
+void tcp_disconnect(coll_conn *base) {
+  tcp_conn *conn = (tcp_conn *)base;
+  COLLI_ASSERT(conn->state != TCP_LINGERING && !conn->dial == (conn->state != TCP_DIALING));
+  COLLI_ASSERT(!conn->blocked || conn->state == TCP_ESTABLISHED);
+  LIST_REMOVE(conn, link);
+  if (conn->blocked)
+    LIST_REMOVE(conn, blocked_link);
+  tcp_dial_free(conn);
+  if (conn->state == TCP_ESTABLISHED) {
+    tcp_linger_start(conn);
+    return;
+  }
+  if (conn->state == TCP_SECURING)
+    conn->ep->nsecuring--;
+  tcp_conn_free(conn);
+}
+
 /* Advances all lingering connections. */
 void tcp_linger_progress(tcp_endpoint *ep) {
   tcp_conn *conn, *next;

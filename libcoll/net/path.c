@@ -1,0 +1,34 @@
+/* path.c: what the kernel knows about the way that a TCP connection takes through the network. */
+#include "libcoll/net/path.h"
+
+#include <linux/sockios.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+
+#define RTO_MAX_MS 44 /* TCP_RTO_MAX_MS, which older headers do not have */
+#define REPEAT_MS  1000
+#define GONE_MS    60000
+
+unsigned colli_path_unheard(int fd) {
+  struct tcp_info info;
+  socklen_t bytes = sizeof(info);
+  if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0)
+    return 0;
+  return (unsigned)info.tcpi_probes + info.tcpi_retransmits;
+}
+
+void colli_path_hurry(int fd) {
+  const int repeat_ms = REPEAT_MS, gone_ms = GONE_MS;
+  setsockopt(fd, IPPROTO_TCP, RTO_MAX_MS, &repeat_ms, sizeof(repeat_ms));
+  setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &gone_ms, sizeof(gone_ms));
+}
+
+bool colli_path_queued(int fd, uint64_t *bytes) {
+  int queued = 0;
+  if (ioctl(fd, SIOCOUTQ, &queued) != 0)
+    return false;
+  *bytes = (uint64_t)queued;
+  return true;
+}

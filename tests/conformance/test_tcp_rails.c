@@ -1,0 +1,116 @@
+/* test_tcp_rails.c: the conformance suite on TCP between hosts with two network interfaces. All
+ * ranks of a test are in this process, and its network namespace has the interfaces. Needs root. */
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/conformance/support_conformance.h"
+#include "transports/tcp/tcp.h"
+#include "transports/tcp/tcp_internal.h"
+
+/* A network namespace with two interfaces. */
+static void *set_up(int nranks) {
+  static bool done; /* in this test's process */
+  (void)nranks;
+  if (done)
+    return NULL;
+  done = true;
+  if (unshare(CLONE_NEWNET) != 0 ||
+      system("ip link set lo up && ip link add a0 type veth peer name b0 && "
+             "ip link add a1 type veth peer name b1 && ip addr add 10.61.0.1/24 dev a0 && "
+             "ip addr add 10.62.0.1/24 dev a1 && ip link set a0 up && ip link set b0 up && "
+             "ip link set a1 up && ip link set b1 up") != 0)
+    cr_skip_test("needs root and ip (iproute2) to make a network namespace");
+  return NULL;
+}
+
+/* Each rank is on a host of its own. */
+static void prepare(coll_transport_env *env) {
+  env->host_id += (uint64_t)env->rank;
+}
+
+static bool listener(const uint8_t bytes[COLL_BLOB_BYTES], struct sockaddr_storage *addr,
+                     socklen_t *length) {
+  tcp_blob blob;
+  if (!tcp_blob_read(bytes, &blob))
+    return false;
+  struct sockaddr_in *in = (struct sockaddr_in *)addr;
+  *in = (struct sockaddr_in){.sin_family = AF_INET,
+                             .sin_port = htons(blob.addrs[0].port),
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+  *length = sizeof(*in);
+  return true;
+}
+
+static const conf_transport small = {
+    .ops = &tcp_transport, .setup = set_up, .prepare = prepare, .listener = listener};
+CONFORMANCE(tcp_rails, &small)
+
+static const conf_transport large = {.ops = &tcp_transport,
+                                     .slot_bytes = 1 << 20,
+                                     .slot_count = 16,
+                                     .setup = set_up,
+                                     .prepare = prepare,
+                                     .listener = listener};
+CONFORMANCE(tcp_rails_large, &large)
+
+static const char *with_tls(const char *name) {
+  return strcmp(name, "COLL_TLS") == 0 ? "1" : NULL;
+}
+
+static const conf_transport tls = {.ops = &tcp_transport,
+                                   .setup = set_up,
+                                   .prepare = prepare,
+                                   .param = with_tls,
+                                   .listener = listener};
+CONFORMANCE(tcp_rails_tls, &tls)
+
+static unsigned cut; /* how often a rail was cut in this test's process */
+
+/* Whether a descriptor is a TCP connection to the second interface. */
+static bool is_second_rail(int fd) {
+  struct sockaddr_in6 name;
+  socklen_t length = sizeof(name);
+  char text[INET6_ADDRSTRLEN] = "";
+  if (getpeername(fd, (struct sockaddr *)&name, &length) != 0)
+    return false;
+  if (name.sin6_family == AF_INET)
+    inet_ntop(AF_INET, &((struct sockaddr_in *)&name)->sin_addr, text, sizeof(text));
+  else if (name.sin6_family == AF_INET6)
+    inet_ntop(AF_INET6, &name.sin6_addr, text, sizeof(text));
+  return strstr(text, "10.62.0.1") != NULL;
+}
+
+/* Now and then one end of a second rail can send nothing more. */
+static void cut_second(void *device) {
+  static unsigned rounds; /* of this test's process */
+  (void)device;
+  const int fd = (int)(++rounds % 4096);
+  if (fd < 256 && rounds > 4096 && is_second_rail(fd))
+    cut += shutdown(fd, SHUT_WR) == 0;
+}
+
+static const conf_transport broken = {.ops = &tcp_transport,
+                                      .setup = set_up,
+                                      .prepare = prepare,
+                                      .advance = cut_second,
+                                      .listener = listener};
+
+/* Messages are neither lost nor delivered twice, and keep their order, while a rail breaks and
+ * comes back again and again. */
+Test(tcp_rails_broken, random_traffic, .timeout = 60) {
+  for (int i = 0; i < 5; i++)
+    conf_random_traffic(&broken);
+}
+
+Test(tcp_rails_broken, memory_traffic, .timeout = 60) {
+  conf_memory_traffic(&broken);
+}
+
+Test(tcp_rails_broken, rails_were_cut, .timeout = 60) {
+  for (int i = 0; i < 200 && cut == 0; i++)
+    conf_random_traffic(&broken);
+  cr_assert_gt(cut, 0, "no rail was ever cut");
+}

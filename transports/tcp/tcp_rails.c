@@ -1,0 +1,292 @@
+/* tcp_rails.c: the sockets of a connection over rails: made, looked after, retired, closed. */
+#include "transports/tcp/tcp_rails.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include "libcoll/base/assert.h"
+#include "libcoll/base/clock.h"
+#include "libcoll/net/path.h"
+
+/* ---- one socket ------------------------------------------------------------------------------ */
+
+/* The interface of an address among those of a blob; 0: not known. */
+static uint32_t find_nic(const tcp_blob *blob, const struct sockaddr *sa) {
+  colli_addr addr;
+  static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
+  if (!colli_net_from_sockaddr(sa, &addr))
+    return 0;
+  if (addr.family == 6 && memcmp(addr.ip, mapped, sizeof(mapped)) == 0) {
+    addr.family = 4; /* accepted by a socket for both families */
+    memmove(addr.ip, addr.ip + sizeof(mapped), 4);
+  }
+  for (uint32_t i = 0; i < blob->count; i++)
+    if (colli_addr_same_ip(&blob->addrs[i], &addr))
+      return blob->addrs[i].scope;
+  return 0;
+}
+
+/* Finds out which interfaces a socket connects. */
+static void find_nics(tcp_rails *rails, tcp_conn *conn) {
+  struct sockaddr_storage name;
+  socklen_t length = sizeof(name);
+  if (getsockname(conn->source.fd, (struct sockaddr *)&name, &length) == 0)
+    conn->rail.nic_here = find_nic(&rails->ep->blob, (struct sockaddr *)&name);
+  length = sizeof(name);
+  if (getpeername(conn->source.fd, (struct sockaddr *)&name, &length) == 0)
+    conn->rail.nic_there = find_nic(&rails->peer, (struct sockaddr *)&name);
+}
+
+/* Adds a socket: dials a pair of addresses (NULL: all of the peer's), or waits for the peer to. */
+static bool add_socket(tcp_rails *rails, const tcp_pair *pair) {
+  tcp_endpoint *ep = rails->ep;
+  tcp_conn *conn = tcp_conn_new(ep, &rails->base);
+  if (!conn)
+    return false;
+  conn->rail =
+      (tcp_rail){.rails = rails, .spare = rails->was_up, .since_ns = ep->env->now_ns(ep->env->ctx)};
+  TAILQ_INSERT_TAIL(&rails->sockets, conn, rail.link);
+  rails->nsockets++;
+  if (rails->dials)
+    tcp_dial_start(conn, &rails->peer, pair);
+  else
+    tcp_accept_adopt(conn);
+  return true;
+}
+
+/* ---- looking after the sockets --------------------------------------------------------------- */
+
+/* A socket is established: it joins, and replaces those that use the same interfaces. */
+static void join(tcp_rails *rails, tcp_conn *conn) {
+  tcp_conn *other;
+  conn->rail.joined = true;
+  colli_path_hurry(conn->source.fd);
+  find_nics(rails, conn);
+  if (rails->dials)
+    TAILQ_FOREACH(other, &rails->sockets, rail.link)
+      if (other != conn && tcp_rail_is_open(other) && conn->rail.nic_here != 0 &&
+          (other->rail.nic_here == conn->rail.nic_here ||
+           other->rail.nic_there == conn->rail.nic_there))
+        tcp_rails_retire(other);
+  rails->was_up = true;
+  rails->pause_ns = TCP_RAILS_PAUSE_NS;
+  rails->dial_ns = 0;
+}
+
+/* Looks at sockets that are not established: 1 if one joined or failed. */
+static int settle(tcp_rails *rails, uint64_t now_ns) {
+  tcp_conn *conn, *next;
+  int moved = 0;
+  bool waits = false;
+  for (conn = TAILQ_FIRST(&rails->sockets); conn; conn = next) {
+    next = TAILQ_NEXT(conn, rail.link);
+    if (conn->state == TCP_ESTABLISHED && !conn->rail.joined) {
+      join(rails, conn);
+      moved = 1;
+    } else if (conn->state == TCP_FAILED && !rails->was_up) {
+      tcp_rails_fail(rails, conn->status, conn);
+    } else if (conn->state == TCP_FAILED || (conn->state == TCP_DIALING && rails->was_up &&
+                                             now_ns - conn->rail.since_ns >= TCP_RAILS_DIAL_NS)) {
+      tcp_rails_remove(conn);
+      rails->dial_ns = now_ns + rails->pause_ns;
+      rails->pause_ns =
+          2 * rails->pause_ns < TCP_RAILS_PAUSES_NS ? 2 * rails->pause_ns : TCP_RAILS_PAUSES_NS;
+    } else {
+      waits |= conn->state < TCP_ESTABLISHED;
+    }
+  }
+  if (!rails->dials && !waits && rails->status == COLL_OK && rails->nsockets < TCP_RAILS_SOCKETS)
+    moved |= add_socket(rails, NULL); /* the peer may dial again at any time */
+  return moved;
+}
+
+/* Whether no open rail uses an interface of a pair. */
+static bool is_free(const tcp_rails *rails, const tcp_pair *pair) {
+  const tcp_conn *conn;
+  TAILQ_FOREACH(conn, &rails->sockets, rail.link)
+    if (tcp_rail_is_open(conn) &&
+        (conn->rail.nic_here == pair->from.scope || conn->rail.nic_there == pair->to.scope))
+      return false;
+  return true;
+}
+
+/* Dials a pair of interfaces that no rail uses, if it is time. */
+static void dial(tcp_rails *rails, uint64_t now_ns) {
+  const tcp_conn *conn;
+  if (now_ns < rails->dial_ns || rails->nsockets >= TCP_RAILS_SOCKETS ||
+      tcp_rails_open(rails) >= tcp_count_rails(&rails->ep->blob, &rails->peer))
+    return;
+  TAILQ_FOREACH(conn, &rails->sockets, rail.link)
+    if (conn->state == TCP_DIALING)
+      return;
+  tcp_pair pairs[TCP_PAIRS_MAX];
+  const int count = tcp_pairs(&rails->ep->blob, &rails->peer, pairs);
+  rails->dial_ns = now_ns + rails->pause_ns;
+  for (int i = 0; i < count; i++) {
+    const tcp_pair *pair = &pairs[(rails->turn + (unsigned)i) % (unsigned)count];
+    if (!is_free(rails, pair))
+      continue;
+    rails->turn = (rails->turn + (unsigned)i + 1) % (unsigned)count;
+    add_socket(rails, pair);
+    return;
+  }
+}
+
+/* Looks whether the other end of a rail answers. */
+static void look_at(tcp_conn *conn, int open) {
+  conn->rail.spare = open > 1;
+  if (open > 1 && colli_path_unheard(conn->source.fd) >= TCP_RAILS_UNHEARD)
+    tcp_rails_retire(conn);
+}
+
+/* Says how many rails work if that has changed, and lasted. */
+static void tell(tcp_rails *rails, int open) {
+  const bool lasts = open == rails->seen;
+  rails->seen = open;
+  if (!lasts || open == 0 || open == rails->told)
+    return;
+  if (open < rails->told)
+    colli_log_write(&rails->log, COLLI_LOG_WARN,
+                    "the connection to rank %d (channel %d) is degraded: %d of %d rails work; "
+                    "look at the network interfaces and cables that both hosts share",
+                    rails->base.peer, rails->base.channel, open, rails->told);
+  else
+    colli_log_write(&rails->log, COLLI_LOG_INFO,
+                    "the connection to rank %d (channel %d) uses %d rails", rails->base.peer,
+                    rails->base.channel, open);
+  rails->told = open;
+}
+
+/* Looks at the rails now and then. */
+static void look(tcp_rails *rails, uint64_t now_ns) {
+  tcp_conn *conn, *next;
+  if (now_ns < rails->look_ns)
+    return;
+  rails->look_ns = now_ns + TCP_RAILS_LOOK_NS;
+  for (conn = TAILQ_FIRST(&rails->sockets); conn; conn = next) {
+    next = TAILQ_NEXT(conn, rail.link);
+    if (tcp_rail_is_open(conn))
+      look_at(conn, tcp_rails_open(rails));
+    else if (conn->state == TCP_ESTABLISHED)
+      tcp_rails_retire(conn);
+  }
+  if (!rails->closing)
+    (void)tcp_rails_find(rails); /* finds the ends of rails, too */
+  tell(rails, tcp_rails_open(rails));
+}
+
+int tcp_rails_progress(tcp_endpoint *ep) {
+  const uint64_t now_ns = ep->env->now_ns(ep->env->ctx);
+  tcp_rails *rails;
+  int moved = 0;
+  LIST_FOREACH(rails, &ep->rails, link) {
+    moved |= settle(rails, now_ns);
+    if (!rails->was_up || rails->status != COLL_OK)
+      continue;
+    look(rails, now_ns);
+    if (rails->dials)
+      dial(rails, now_ns);
+    if (rails->first < rails->next && now_ns - rails->reaped_ns >= TCP_RAILS_REAP_NS)
+      tcp_rails_reap(rails);
+    if (rails->nwaiting > 0)
+      moved |= tcp_rails_give(rails);
+  }
+  return moved;
+}
+
+/* ---- beginning and end ----------------------------------------------------------------------- */
+
+coll_conn *tcp_rails_connect(tcp_endpoint *ep, const coll_conn *base, const tcp_blob *where) {
+  const coll_transport_env *env = ep->env;
+  tcp_rails *rails = calloc(1, sizeof(*rails));
+  if (!rails)
+    return NULL;
+  const int level = colli_log_level_parse(env->param(env->ctx, "COLL_LOG"));
+  rails->base = *base;
+  rails->ep = ep;
+  rails->dials = env->rank < base->peer;
+  rails->peer = *where;
+  rails->log = (colli_log){level < 0 ? COLLI_LOG_NONE : (colli_log_level)level, env->rank};
+  rails->pause_ns = TCP_RAILS_PAUSE_NS;
+  rails->acquired = -1;
+  TAILQ_INIT(&rails->sockets);
+  LIST_INIT(&rails->early);
+  LIST_INSERT_HEAD(&ep->rails, rails, link);
+  if (add_socket(rails, NULL))
+    return &rails->base;
+  LIST_REMOVE(rails, link);
+  free(rails);
+  return NULL;
+}
+
+/* Closes all sockets and frees the connection. */
+static void free_rails(tcp_rails *rails) {
+  LIST_REMOVE(rails, link);
+  rails->current = NULL;
+  while (!TAILQ_EMPTY(&rails->sockets))
+    tcp_rails_remove(TAILQ_FIRST(&rails->sockets));
+  free(rails->shown);
+  while (!LIST_EMPTY(&rails->early)) {
+    tcp_early *early = LIST_FIRST(&rails->early);
+    LIST_REMOVE(early, link);
+    free(early);
+  }
+  free(rails->kept);
+  free(rails->free);
+  free(rails->pool);
+  free(rails);
+}
+
+void tcp_rails_disconnect(coll_conn *base) {
+  tcp_rails *rails = (tcp_rails *)base;
+  tcp_conn *conn, *next;
+  LIST_REMOVE(rails, link);
+  rails->closing = true;
+  LIST_INSERT_HEAD(&rails->ep->rails_lingering, rails, link);
+  for (conn = TAILQ_FIRST(&rails->sockets); conn; conn = next) {
+    next = TAILQ_NEXT(conn, rail.link);
+    if (conn->state < TCP_ESTABLISHED)
+      tcp_rails_remove(conn);
+  }
+}
+
+/* Advances a connection that was disconnected: true if nothing is left to wait for. */
+static bool step_lingering(tcp_rails *rails) {
+  const coll_transport_env *env = rails->ep->env;
+  tcp_conn *conn;
+  TAILQ_FOREACH(conn, &rails->sockets, rail.link)
+    if (conn->state == TCP_ESTABLISHED && conn->source.events & (EPOLLERR | EPOLLHUP))
+      tcp_rails_retire(conn);
+  if (rails->first == rails->next)
+    return true;
+  tcp_rails_flush(rails);
+  look(rails, env->now_ns(env->ctx));
+  tcp_rails_reap(rails);
+  return rails->first == rails->next || tcp_rails_open(rails) == 0;
+}
+
+void tcp_rails_linger(tcp_endpoint *ep) {
+  tcp_rails *rails, *next;
+  for (rails = LIST_FIRST(&ep->rails_lingering); rails; rails = next) {
+    next = LIST_NEXT(rails, link);
+    if (step_lingering(rails))
+      free_rails(rails);
+  }
+}
+
+void tcp_rails_close(tcp_endpoint *ep) {
+  const coll_transport_env *env = ep->env;
+  const uint64_t until_ns = env->now_ns(env->ctx) + TCP_RAILS_LINGER_MS * COLLI_NS_PER_MS;
+  while (!LIST_EMPTY(&ep->rails_lingering) && env->now_ns(env->ctx) < until_ns) {
+    tcp_rails_linger(ep);
+    if (!LIST_EMPTY(&ep->rails_lingering))
+      poll(NULL, 0, 1);
+  }
+  while (!LIST_EMPTY(&ep->rails_lingering))
+    free_rails(LIST_FIRST(&ep->rails_lingering));
+}

@@ -1,0 +1,188 @@
+/*
+ * tcp_rails.h: a connection between hosts that both have several network interfaces. It has several
+ * sockets, one for each pair of interfaces that works (a rail):
+ *
+ *   messages 0 1 2 3 4 5 ...  -->  rail A: 0 1 3 5     -->  by number: 0 1 2 3 4 5 ...
+ *                             \->  rail B:   2 4  (3)  -/   (3) came twice and is dropped
+ *
+ * Each message carries its number and goes over one rail: short ones over the first, long ones over
+ * that on whose interface this rank has the least under way, so that a slower one gets less. The
+ * receiver takes the next number from whichever rail has it.
+ *
+ * What is sent again may come behind later messages of the same rail. If the wanted one has been
+ * missing for a while, these are read to memory.
+ *
+ * A copy of each message is kept until the peer's kernel has acknowledged it: what the kernel has
+ * will be read, even if the rail then breaks. A rail that does not answer, or is closed, is retired
+ * once another one works: what it has not acknowledged is sent again on the others, and nothing
+ * more is sent on it. What the peer had sent there is read to its end. So no rank has to agree with
+ * its peer on anything: the number alone decides what is delivered, and a copy too many is dropped.
+ *
+ * The lower rank dials: at first all addresses, one after the other, as if there were no rails;
+ * then pairs of interfaces that no rail uses, again and again, ever later while none answers. The
+ * higher one takes every socket that comes. The last rail is never retired; its end ends the
+ * connection.
+ */
+#ifndef COLLI_TRANSPORTS_TCP_RAILS_H
+#define COLLI_TRANSPORTS_TCP_RAILS_H
+
+#include "libcoll/base/log.h"
+#include "transports/tcp/tcp_internal.h"
+
+#define TCP_RAILS_SOCKETS   8         /* also retired ones, until the peer has closed them */
+#define TCP_RAILS_KEPT      4u        /* messages that are kept, for each slot of the connection */
+#define TCP_RAILS_LONG      16384     /* messages of so many bytes go over all rails */
+#define TCP_RAILS_REAP      4         /* after so many messages, look what was acknowledged */
+#define TCP_RAILS_AHEAD     (1 << 24) /* no message is so far before or behind the wanted one */
+#define TCP_RAILS_UNHEARD   2   /* questions or repetitions without an answer: a rail is retired */
+#define TCP_RAILS_LINGER_MS 900 /* as TCP_LINGER_MS: so that a rail that breaks is noticed */
+#define TCP_RAILS_BEHIND_NS 20000000ull   /* then later messages are read first */
+#define TCP_RAILS_REAP_NS   1000000ull    /* at least so often, look what was acknowledged */
+#define TCP_RAILS_FULL_NS   2000000ull    /* so long a rank polls for acknowledgements */
+#define TCP_RAILS_LOOK_NS   100000000ull  /* how often to look for rails that do not answer */
+#define TCP_RAILS_DIAL_NS   3000000000ull /* how long a pair of addresses may take to answer */
+#define TCP_RAILS_PAUSE_NS  100000000ull  /* between attempts; doubled with each failure, up to: */
+#define TCP_RAILS_PAUSES_NS 10000000000ull
+
+/* A message that the peer's kernel may not have yet. */
+typedef struct tcp_kept {
+  coll_tag tag;
+  uint32_t bytes;
+  int buffer;   /* its place in the pool; -1: it was acknowledged */
+  tcp_conn *by; /* the socket that sends it; NULL: it waits for one */
+  uint64_t end; /* it ends behind so many bytes of that socket */
+} tcp_kept;
+
+/* A message that had to be read before the wanted one. */
+typedef struct tcp_early {
+  LIST_ENTRY(tcp_early) link;
+  uint32_t number;
+  coll_tag tag;
+  size_t bytes;
+  _Alignas(64) char payload[];
+} tcp_early;
+
+struct tcp_rails {
+  coll_conn base;
+  tcp_endpoint *ep;
+  LIST_ENTRY(tcp_rails) link;
+  TAILQ_HEAD(, tcp_conn) sockets; /* oldest first; those that are not established, too */
+  int nsockets;
+  bool dials, was_up, closing;
+  tcp_blob peer;
+  colli_log log;
+
+  unsigned turn; /* which pair to dial next */
+  uint64_t dial_ns, pause_ns, look_ns;
+  int told; /* how many rails work, as far as the log says; it is told when that has lasted */
+  int seen; /* how many did at the last look */
+
+  /* Why it ended; COLL_OK: it works. */
+  coll_status status;
+  bool reported;
+  int sys_errno;
+  const char *syscall;
+  char detail[TCP_DETAIL_BYTES];
+
+  /* Sending. Messages are numbered from 0; [first, next) are kept, at their number modulo nkept. */
+  tcp_kept *kept;
+  unsigned nkept, nwaiting, nfree;
+  uint64_t first, next, written, reaped_ns;
+  char *pool;
+  int *free;    /* buffers of the pool, the last used one last */
+  int acquired; /* the buffer of slot_acquire(); -1: none */
+
+  /* Receiving. */
+  uint64_t want;     /* the number of the next message */
+  tcp_conn *current; /* the socket that has it; NULL: not known */
+  LIST_HEAD(, tcp_early) early;
+  unsigned nearly;
+  tcp_early *shown;   /* the wanted one, if it was read early; it is in no list any more */
+  uint64_t behind_ns; /* since when only later messages have been here; 0: not so */
+};
+
+/* ---- tcp_rails_socket.c ---- */
+
+/* The kept message with a number. */
+static inline tcp_kept *tcp_kept_at(const tcp_rails *rails, uint64_t number) {
+  return &rails->kept[number % rails->nkept];
+}
+
+/* What is known of an interface of this host (0: one that is not known). */
+tcp_nic *tcp_rails_nic(tcp_endpoint *ep, uint32_t scope);
+
+/* Counts bytes that are on their way through an interface. */
+void tcp_rails_load(tcp_endpoint *ep, uint32_t scope, int64_t bytes);
+
+/* Looks which messages have been acknowledged. */
+void tcp_rails_reap(tcp_rails *rails);
+
+/* Takes a socket away from the connection and closes it, at once or when all has arrived. */
+void tcp_rails_remove(tcp_conn *conn);
+
+/* Whether messages may be sent on a socket. */
+static inline bool tcp_rail_is_open(const tcp_conn *conn) {
+  return conn->state == TCP_ESTABLISHED && conn->rail.joined && !conn->rail.retired &&
+         conn->stream.send_status == COLL_OK;
+}
+
+/* How many sockets are open. */
+int tcp_rails_open(const tcp_rails *rails);
+
+/* Sends nothing more on a socket; what it had not delivered goes over the others. */
+void tcp_rails_retire(tcp_conn *conn);
+
+/* The end of a socket was read, or it broke: retires and closes it. */
+void tcp_rails_end(tcp_conn *conn);
+
+/* Makes the connection fail, with a reason that is copied, or with that of one of its sockets. The
+ * first reason is the one that is reported. */
+void tcp_rails_fail_here(tcp_rails *rails, coll_status status, const char *syscall, int sys_errno,
+                         const char *detail);
+void tcp_rails_fail(tcp_rails *rails, coll_status status, const tcp_conn *why);
+
+/* What a data call returns before it does anything: COLL_T_DONE if it may go on, COLL_T_AGAIN
+ * before the first socket is established, or why the connection failed, which is reported once. */
+int tcp_rails_check(tcp_rails *rails);
+
+/* ---- tcp_rails.c ---- */
+
+/* Makes a connection over rails; NULL: out of memory. */
+coll_conn *tcp_rails_connect(tcp_endpoint *ep, const coll_conn *base, const tcp_blob *where);
+
+/* Looks after all connections over rails: 1 if something happened. */
+int tcp_rails_progress(tcp_endpoint *ep);
+
+/* Advances connections that were disconnected before all that they sent had arrived. */
+void tcp_rails_linger(tcp_endpoint *ep);
+
+/* Waits for those, for TCP_RAILS_LINGER_MS at most, and ends them. */
+void tcp_rails_close(tcp_endpoint *ep);
+
+/* Ends a connection. */
+void tcp_rails_disconnect(coll_conn *base);
+
+/* ---- tcp_rails_send.c ---- */
+
+/* Sends what waits, as far as the kernel takes it. */
+void tcp_rails_flush(tcp_rails *rails);
+
+/* Gives messages that wait to sockets: 1 if one was given. */
+int tcp_rails_give(tcp_rails *rails);
+
+int tcp_rails_send(coll_conn *base, const coll_tag *tag, const void *buf, size_t bytes);
+int tcp_rails_sent(coll_conn *base, uint64_t *count);
+int tcp_rails_slot_acquire(coll_conn *base, size_t bytes, void **buf);
+int tcp_rails_slot_commit(coll_conn *base, const coll_tag *tag, size_t bytes);
+
+/* ---- tcp_rails_recv.c ---- */
+
+/* Reads the head of the next message of each rail; COLL_T_DONE: `current` has the wanted one. */
+int tcp_rails_find(tcp_rails *rails);
+
+int tcp_rails_recv(coll_conn *base, const coll_tag *expect, void *buf, size_t bytes, coll_tag *got,
+                   size_t *got_bytes);
+int tcp_rails_slot_peek(coll_conn *base, coll_tag *got, const void **buf, size_t *bytes);
+int tcp_rails_slot_release(coll_conn *base);
+
+#endif
