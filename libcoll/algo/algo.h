@@ -23,9 +23,13 @@ typedef struct colli_algo {
   unsigned orders;    /* the orders of combination that it supports: bits 1u << COLLI_ORDER_... */
   bool varying;       /* supports blocks of differing lengths (shape->varying) */
   bool exchanges;     /* ranks send each other chunks that they store to next: see by_reference.c */
-  bool turns;  /* alternates between its schedules for roots 0 and 1; chosen only where ranks share
-                  cores in pairs (colli_model.paired), or by name */
-  bool groups; /* only for communicators of several groups (shape->ngroups > 1) */
+  bool turns; /* alternates between its schedules for roots 0 and 1; chosen only where ranks share
+                 cores in pairs (colli_model.paired), or by name */
+  int radix;  /* ranks (or groups) that talk are so many times as far apart in each round as in the
+               * one before, and all rounds move as much; 1: they are neighbours; 0: neither */
+  bool in_order; /* a tree whose ranks are numbered from left to right, so that a parent may lie
+                  * beyond the end of its block */
+  bool groups;   /* only for communicators of several groups (shape->ngroups > 1) */
   /* The number of chunks for this shape (1 for a barrier). */
   int (*nchunks)(const colli_shape *shape);
   /* Makes this rank's schedule. Errors: NO_MEMORY, INTERNAL. */

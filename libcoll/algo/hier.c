@@ -43,11 +43,11 @@ static void free_layout(layout *l) {
 /* Numbers the groups that have ranks, in the order of their first ranks; returns their number. */
 static int number_groups(layout *l, const colli_shape *shape) {
   int n = shape->nranks, found = 0;
+  int *number = l->inside + n; /* of each group of the shape, plus 1 */
   for (int rank = 0; rank < n; rank++) {
-    int before = rank > 0 && shape->group[rank] == shape->group[rank - 1] ? rank - 1 : 0;
-    while (before < rank && shape->group[before] != shape->group[rank])
-      before++;
-    l->of[rank] = before < rank ? l->of[before] : found++;
+    int *known = &number[shape->group[rank]];
+    *known = *known ? *known : ++found;
+    l->of[rank] = *known - 1;
   }
   return found;
 }
@@ -56,7 +56,7 @@ static int number_groups(layout *l, const colli_shape *shape) {
 static bool make_layout(layout *l, const colli_shape *shape) {
   int n = shape->nranks;
   *l = (layout){.equal = true};
-  l->of = calloc(5 * (size_t)n, sizeof(int));
+  l->of = calloc(6 * (size_t)n, sizeof(int));
   if (!l->of)
     return false;
   l->size = l->of + n;

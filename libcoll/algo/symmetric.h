@@ -15,7 +15,7 @@
 
 #include "libcoll/algo/emit.h"
 
-#define COLLI_SYMMETRIC_DIGITS 16 /* COLLI_MAX_RANKS has no more prime factors */
+#define COLLI_SYMMETRIC_DIGITS 17 /* COLLI_MODEL_RANKS has no more prime factors */
 
 typedef struct colli_move {
   int32_t distance;

@@ -6,6 +6,7 @@
 
 #include "libcoll/base/calibration.h"
 #include "libcoll/cost/corrections.h"
+#include "libcoll/cost/network.h"
 
 /* Must be equal on all ranks, so that all make the same choice. */
 typedef struct colli_model {
@@ -23,7 +24,10 @@ typedef struct colli_model {
   bool device;                  /* a device moves messages, not the ranks' cores */
   bool paired;                  /* all ranks 2i and 2i + 1 share a core and memory */
   const colli_correction
-      *corrections; /* indexed by algorithm id; NULL: none. Not owned by the model */
+      *corrections;             /* indexed by algorithm id; NULL: none. Not owned by the model */
+  const colli_network *network; /* whose levels the predictor takes instead of near and far; NULL:
+                                 * none. Formulas know near and far only: algo/distance.h. Not
+                                 * owned either */
 } colli_model;
 
 /*

@@ -5,7 +5,7 @@
 const char *colli_check_frame(const colli_sched *sched) {
   if ((unsigned)sched->coll >= COLLI_COLL_COUNT || sched->coll == COLLI_SENDRECV)
     return "no collective";
-  if (sched->nranks < 1 || sched->nranks > COLLI_MAX_RANKS)
+  if (sched->nranks < 1 || sched->nranks > COLLI_MODEL_RANKS)
     return "number of ranks out of bounds";
   if (sched->rank < 0 || sched->rank >= sched->nranks)
     return "rank out of bounds";

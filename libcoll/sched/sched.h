@@ -41,7 +41,9 @@
 #include "libcoll/sched/collective.h"
 
 #define COLLI_MAX_LANES 8
-#define COLLI_MAX_RANKS 65536
+#define COLLI_MAX_RANKS 65536 /* of a communicator: a tag has 16 bits for the root */
+#define COLLI_MODEL_RANKS                                                                          \
+  131072 /* of schedules and predictions: coll_explain looks further than communicators go */
 
 enum {
   COLLI_SEND = 1,
@@ -97,7 +99,7 @@ typedef struct colli_shape {
   bool in_place;        /* all-to-all only: INPUT and OUTPUT are the same memory */
   bool varying;         /* block collectives: blocks differ in length, and may be empty */
   int ngroups;          /* 0 or 1: all ranks are equally near; else the number of groups (hosts) */
-  const int32_t *group; /* nranks numbers, the group of each rank; NULL without groups */
+  const int32_t *group; /* nranks numbers below nranks, the group of each rank; NULL without */
 } colli_shape;
 
 /* Steps are sorted by lane; lane l's are steps[lane_first[l]] .. steps[lane_first[l + 1] - 1]. */

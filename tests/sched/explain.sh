@@ -99,4 +99,28 @@ expect 2 "--transport is shm or tcp" allreduce -n 4 -b 4 --transport pigeon
 expect 2 "one collective at a time" allreduce broadcast -n 4 -b 4
 expect 2 "unrecognized option" allreduce -n 4 -b 4 --fast
 COLL_SLOT_BYTES=lots expect 2 "COLL_SLOT_BYTES" allreduce -n 4 -b 4
+
+# Many hosts.
+many="allreduce --hosts 512 --ranks-per-host 8 --levels assumed"
+expect 0 "4096 ranks on 512 hosts over a network with levels, each on its own core" $many -b 8
+expect 0 "within 128 ranks: alpha 2000 ns a message, beta 0.04 ns a byte" $many -b 8
+expect 0 "nothing of it was measured" $many -b 8
+# 13 steps of 300 ns; 3 rounds in a host, 4 at a switch, 5 beyond.
+expect 0 "recdbl               33.40 us     33.40 us" $many -b 8
+expect 0 "programs know two levels" $many -b 8
+expect 0 "recdbl               33.40 us " $many -b 8-64 --table
+expect 0 "hier                 36.40 us*" $many -b 8-64 --table
+expect 0 "recdbl               14.40 us     14.40 us" allreduce -n 4096 --levels 8:500:0.01,all:1000:0.04 -b 8
+expect 0 "512 hosts over tcp" allreduce --hosts 512 --ranks-per-host 8 -b 8-64 --table --cores 0
+expect 0 "100000 ranks on 12500 hosts" allreduce --hosts 12500 --ranks-per-host 8 --levels assumed -b 8-12
+expect 2 "--ranks-per-host is for at most 131072 ranks" $many -n 4096 -b 8
+expect 2 "--ranks-per-host is for at most 131072 ranks" allreduce --hosts 65536 --ranks-per-host 8 -b 8
+expect 2 "not 4096 ranks on 3 hosts" allreduce -n 4096 --hosts 3 --levels assumed -b 8
+expect 2 "--table takes a range" $many -b 8 --table
+expect 2 "--levels is not for --gpu" allreduce -n 16 --levels assumed -b 8 --gpu 4
+for levels in "" 8:500:0.01 8:500:0.01,12:1000:0.01,all:2000:0.01 all:2000:0.01 8:500:0.01,8:1000:0.01,all:1:1 \
+  8:500:0.01,all:2000 8:500:0.01,all:2000:0.01x 8:0:0.01,all:2000:0.01 8.5:1:1,all:1:1 8:500:0.01,all:1:1,all:1:1 \
+  1:1:1,2:1:1,4:1:1,8:1:1,all:1:1 8:nan:1,all:1:1; do
+  expect 2 "--levels takes 'assumed', or 2 to 4 of RANKS:ALPHA:BETA" allreduce -n 64 --levels "$levels" -b 8
+done
 exit $failed

@@ -35,9 +35,19 @@ typedef struct sim_fault {
   uint64_t extra_ns;
 } sim_fault;
 
+/* What the way from one rank to another costs. */
+typedef struct sim_link {
+  double alpha_ns;
+  double ns_per_byte;
+} sim_link;
+
 typedef struct sim_config {
   uint64_t seed;
   int nranks;
+  /* Where ranks are not equally far from each other: the way between two of them, instead of
+   * alpha_ns and ns_per_byte. Each rank then has one port, which sends one message at a time. */
+  sim_link (*link)(const void *ctx, int from, int to);
+  const void *link_ctx;
   uint64_t alpha_ns;  /* time of an empty message */
   uint64_t jitter_ns; /* up to this much more, at random, for each */
   double ns_per_byte;

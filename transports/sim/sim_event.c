@@ -76,10 +76,18 @@ bool sim_chance(sim_world *world, unsigned percent) {
   return percent && colli_prng_below(&world->network, 100) < percent;
 }
 
+/* What the way between two ranks costs. */
+sim_link sim_link_of(const sim_world *world, int from, int to) {
+  const sim_config *config = &world->config;
+  return config->link ? config->link(config->link_ctx, from, to)
+                      : (sim_link){(double)config->alpha_ns, config->ns_per_byte};
+}
+
 /* How long a message is under way. */
 uint64_t sim_latency(sim_world *world, int from, int to) {
   const sim_config *config = &world->config;
-  uint64_t ns = config->alpha_ns + colli_prng_below(&world->network, config->jitter_ns + 1);
+  uint64_t ns = (uint64_t)sim_link_of(world, from, to).alpha_ns +
+                colli_prng_below(&world->network, config->jitter_ns + 1);
   uint64_t now = world->now_ns - SIM_START_NS;
   for (int i = 0; i < config->nfaults; i++) {
     const sim_fault *fault = &world->faults[i];

@@ -92,6 +92,7 @@ struct sim_world {
   uint64_t delivered;
   colli_prng network;
   coll_endpoint **endpoints;
+  uint64_t *port_ns; /* when each rank's port is free again, with config.link */
   sim_fate *fate;
   bool *left;   /* closed its endpoint */
   int *touched; /* ring of ranks */
@@ -116,6 +117,9 @@ void sim_touch(sim_world *world, int rank);
 
 /* True with the given probability. */
 bool sim_chance(sim_world *world, unsigned percent);
+
+/* What the way between two ranks costs. */
+sim_link sim_link_of(const sim_world *world, int from, int to);
 
 /* How long a message between two ranks takes, not counting its bytes. */
 uint64_t sim_latency(sim_world *world, int from, int to);

@@ -166,9 +166,11 @@ void sim_side_post(sim_side *side, sim_msg *msg) {
     side->read_ns = at > side->read_ns ? at : side->read_ns;
     sim_plan(world, side->read_ns, SIM_EV_READ, side->pair, index);
   }
-  uint64_t start = side->free_ns > world->now_ns ? side->free_ns : world->now_ns;
-  side->free_ns = start + (uint64_t)((double)msg->bytes * world->config.ns_per_byte);
-  uint64_t at = side->free_ns + latency;
+  uint64_t *free_ns = world->config.link ? &world->port_ns[from] : &side->free_ns;
+  uint64_t start = *free_ns > world->now_ns ? *free_ns : world->now_ns;
+  double ns_per_byte = sim_link_of(world, from, side->conn.peer).ns_per_byte;
+  *free_ns = start + (uint64_t)((double)msg->bytes * ns_per_byte);
+  uint64_t at = *free_ns + latency;
   at = at > side->read_ns ? at : side->read_ns;
   side->arrive_ns = at > side->arrive_ns ? at : side->arrive_ns;
   if (!side->pair->stalled)

@@ -74,12 +74,13 @@ static bool allocate_world(sim_world *world, const sim_config *config) {
   world->faults = calloc(nfaults + 1, sizeof(*world->faults));
   world->spent = calloc(nfaults + 1, sizeof(*world->spent));
   world->endpoints = calloc(n, sizeof(coll_endpoint *));
+  world->port_ns = calloc(n, sizeof(*world->port_ns));
   world->fate = calloc(n, sizeof(*world->fate));
   world->left = calloc(n, sizeof(*world->left));
   world->touched = calloc(n, sizeof(*world->touched));
   world->is_touched = calloc(n, sizeof(*world->is_touched));
-  return world->faults && world->spent && world->endpoints && world->fate && world->left &&
-         world->touched && world->is_touched;
+  return world->faults && world->spent && world->endpoints && world->port_ns && world->fate &&
+         world->left && world->touched && world->is_touched;
 }
 
 /* Makes a world and plans its faults. */
@@ -119,6 +120,7 @@ void sim_world_destroy(sim_world *world) {
   free(world->faults);
   free(world->spent);
   free(world->endpoints);
+  free(world->port_ns);
   free(world->fate);
   free(world->left);
   free(world->touched);

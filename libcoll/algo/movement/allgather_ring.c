@@ -63,6 +63,7 @@ const colli_algo colli_allgather_ring = {
     .orders = COLLI_GIVES_ANY,
     .varying = true,
     .pipelined = false,
+    .radix = 1,
     .nchunks = ring_nchunks,
     .emit = ring_emit,
     .cost = ring_cost,

@@ -53,6 +53,7 @@ const colli_algo colli_broadcast_chain = {
     .source = "van de Geijn and Watts 1997",
     .orders = COLLI_GIVES_ANY,
     .pipelined = true,
+    .radix = 1,
     .nchunks = chain_nchunks,
     .emit = chain_emit,
     .cost = chain_cost,

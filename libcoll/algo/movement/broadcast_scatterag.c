@@ -20,7 +20,7 @@
  */
 #include "libcoll/algo/timeline.h"
 
-#define LEVELS_MAX 17 /* of the tree of COLLI_MAX_RANKS ranks */
+#define LEVELS_MAX 18 /* of the tree of COLLI_MODEL_RANKS ranks */
 
 /* Emits a rank's part of the scatter; `at` is its distance from the root. */
 static void emit_scatter(colli_builder *builder, const colli_shape *shape, int at) {

@@ -77,6 +77,7 @@ const colli_algo colli_allreduce_ring = {
     .pipelined = false,
     .ranks_min = 3,    /* two ranks exchange as many bytes in one round with recdbl ... */
     .ranks_device = 2, /* ... but reduce twice as many; a device moves data meanwhile */
+    .radix = 1,
     .nchunks = ring_nchunks,
     .emit = ring_emit,
     .cost = ring_cost,

@@ -80,6 +80,7 @@ const colli_algo colli_exscan_chain = {
     .source = "Sanders and Traeff 2006",
     .orders = COLLI_GIVES_LEFT | COLLI_GIVES_TREE,
     .pipelined = true,
+    .radix = 1,
     .nchunks = colli_nchunks_one,
     .emit = chain_emit,
     .cost = chain_cost,

@@ -27,6 +27,7 @@ const colli_algo colli_reduce_bintree = {
     .orders = COLLI_GIVES_ANY,
     .pipelined = true,
     .ranks_min = 4, /* below that it is a line or a star */
+    .radix = 2,
     .nchunks = colli_nchunks_one,
     .emit = bintree_emit,
     .cost = bintree_cost,

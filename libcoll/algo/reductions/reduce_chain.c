@@ -135,6 +135,7 @@ const colli_algo colli_reduce_chain = {
     .source = "van de Geijn and Watts 1997",
     .orders = COLLI_GIVES_LEFT,
     .pipelined = true,
+    .radix = 1,
     .nchunks = chain_nchunks,
     .emit = chain_emit,
     .cost = chain_cost,

@@ -64,6 +64,7 @@ const colli_algo colli_reduce_scatter_ring = {
     .orders = COLLI_GIVES_ANY,
     .varying = true,
     .pipelined = false,
+    .radix = 1,
     .nchunks = colli_nchunks_blocks,
     .emit = ring_emit,
     .cost = ring_cost,

@@ -8,7 +8,8 @@
 #include "libcoll/cost/links.h"
 #include "libcoll/cost/predict.h"
 
-#define MAX_EVENTS 50e6 /* with more, the event model would take more than a few seconds */
+#define MAX_EVENTS 8e6   /* with more, the event model would take more than a few seconds */
+#define LOOKS      100.0 /* at the groups of that many ranks: take as long as an event */
 
 /* The order in which a reduction must be combined. */
 static colli_order order_of(const question *q) {
@@ -52,6 +53,8 @@ static void set_chooser(const question *q, answer *a) {
                          &calibration, &a->corrections, &a->origin);
   colli_model_make(&calibration, far, near, (q->nranks + q->hosts - 1) / q->hosts, q->cores,
                    &a->model);
+  if (q->network.nlevels)
+    explain_set_network(q, &calibration, a);
   a->model.paired = q->hosts == 1 && near == COLLI_LINK_SHM &&
                     q->nranks == 2 * q->cores; /* as collrun binds them */
   if (q->hosts == 1)
@@ -77,7 +80,7 @@ colli_choice explain_choose(answer *a, const question *q, size_t bytes) {
   if (colli_choose(&a->chooser, &a->shape, bytes / q->type_bytes, q->type_bytes, bytes, &choice,
                    &error) != COLL_OK)
     explain_refuse("%s", error.message);
-  choice.predicted_ns = choice.algo->cost(&a->shape, &choice.partition, q->type_bytes, &a->model);
+  choice.predicted_ns = explain_price(&choice, q, a);
   return choice;
 }
 
@@ -112,20 +115,37 @@ static colli_sched **make_all(const colli_algo *algo, const answer *a) {
   return scheds;
 }
 
+/* Steps of the rank that has most, of the first and the last; negative if out of memory. */
+static int most_steps(const colli_algo *algo, const answer *a) {
+  int most = 0;
+  for (int i = 0; i < 2; i++) {
+    colli_shape shape = a->shape;
+    colli_sched *sched = NULL;
+    shape.rank = i * (shape.nranks - 1);
+    if (algo->emit(&shape, &sched) != COLL_OK)
+      return -1;
+    most = sched->nsteps > most ? sched->nsteps : most;
+    colli_sched_free(sched);
+  }
+  return most;
+}
+
 /* The event model's time for a candidate. */
 double explain_events(const colli_choice *choice, const question *q, const answer *a) {
   const colli_partition *part = &choice->partition;
   double slices = part->slice ? (double)part->piece / (double)part->slice + 1 : 1;
-  colli_sched *first = NULL;
-  if (choice->algo->emit(&a->shape, &first) != COLL_OK)
+  const int steps = most_steps(choice->algo, a);
+  if (steps < 0)
     return -1;
-  double events = (double)first->nsteps * q->nranks * part->passes * slices;
-  colli_sched_free(first);
+  double events = (double)steps * q->nranks * part->passes * slices;
+  if (choice->algo->groups) /* each rank's schedule looks at all groups */
+    events += (double)q->nranks * q->nranks / LOOKS;
   colli_sched **scheds = events < MAX_EVENTS ? make_all(choice->algo, a) : NULL;
   if (!scheds)
     return -1;
+  const colli_model model = explain_model(q, a);
   double ns = colli_predict((const colli_sched *const *)scheds, q->nranks, part, q->type_bytes,
-                            a->limits.slot_count, &a->model);
+                            a->limits.slot_count, &model);
   for (int rank = 0; rank < q->nranks; rank++)
     colli_sched_free(scheds[rank]);
   free(scheds);

@@ -2,6 +2,7 @@
 #ifndef COLLI_TOOLS_EXPLAIN_EXPLAIN_H
 #define COLLI_TOOLS_EXPLAIN_EXPLAIN_H
 
+#include "libcoll/cost/network.h"
 #include "libcoll/tuning/calibration.h"
 #include "libcoll/tuning/choose.h"
 
@@ -37,7 +38,10 @@ typedef struct question {
   const char *transport;
   colli_link_kind link; /* what it costs */
   int hosts;
-  int cores; /* of a host */
+  int ranks_per_host;    /* 0: not given */
+  colli_network network; /* without levels: none was given */
+  bool table;            /* a range as a table of all candidates */
+  int cores;             /* of a host */
   bool cores_given;
   int gpus;     /* of a host, whose r-th rank is on GPU r modulo that; 0: not asked */
   bool threads; /* the ranks are, of one process */
@@ -70,6 +74,23 @@ void explain_refuse(const char *format, ...) __attribute__((noreturn, format(pri
  * something else. */
 extern const gpu_costs explain_costs;
 bool explain_assume(const char *text, gpu_costs *costs);
+
+/* network.c: reads "RANKS:ALPHA:BETA,...,all:ALPHA:BETA", or "assumed"; false: it is something
+ * else.
+ */
+bool explain_levels(const char *text, colli_network *network);
+
+/* The nearest level of a network are near links, the last one far links, as programs know them. */
+void explain_set_network(const question *q, const colli_calibration *calibration, answer *a);
+
+/* The model with all levels. */
+colli_model explain_model(const question *q, const answer *a);
+
+/* The formula's time for a candidate in ns, with all levels. */
+double explain_price(const colli_choice *choice, const question *q, const answer *a);
+
+/* table.c: prints what each size of a range takes with each candidate. */
+void explain_table(const question *q, answer *a);
 
 /* answer.c: sets the inputs of the choice, as programs with these settings would have them. */
 void explain_set_up(const question *q, answer *a);

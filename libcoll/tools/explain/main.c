@@ -24,7 +24,7 @@ static void print_question(const question *q, const answer *a) {
   printf(", %d ranks", q->nranks);
   if (q->hosts > 1)
     printf(" on %d hosts", q->hosts);
-  printf(" over %s", explain_far_transport(q));
+  printf(" over %s", q->network.nlevels ? "a network with levels" : explain_far_transport(q));
   if (q->cores > 0)
     printf(" on %d cores%s%s", q->cores, q->hosts > 1 ? " each" : "",
            q->cores_given ? "" : " (those of this machine; --cores C assumes others)");
@@ -34,10 +34,16 @@ static void print_question(const question *q, const answer *a) {
          "%.0f ns a step; %u slots of %zu bytes\n",
          m->alpha_ns, m->beta_ns_per_byte, m->gamma_ns_per_byte, m->step_ns, a->limits.slot_count,
          a->limits.slot_bytes);
+  for (int i = 1; i + 1 < q->network.nlevels; i++)
+    printf("within %d ranks: alpha %.0f ns a message, beta %.3g ns a byte\n",
+           q->network.level[i].ranks, q->network.level[i].alpha_ns,
+           q->network.level[i].beta_ns_per_byte);
   if (a->shape.ngroups > 1)
     printf("within a host: alpha %.0f ns a message, beta %.3g ns a byte\n", m->near_alpha_ns,
            m->near_beta_ns_per_byte);
-  if (a->origin.path[0])
+  if (q->network.nlevels)
+    printf("the network is as assumed by --levels; nothing of it was measured\n\n");
+  else if (a->origin.path[0])
     printf("measured on %s with %d cores, %s (%s)%s\n\n", a->origin.host, a->origin.cores,
            a->origin.date, a->origin.path, m->corrections ? ", and all algorithms measured" : "");
   else
@@ -75,6 +81,8 @@ static void print_reason(const colli_choice *list, int count, const colli_choice
     printf("why: %s asks for it", q->algo ? "--algo" : "COLL_ALGO");
   else if (a->chooser.tuner && list[0].algo != chosen->algo)
     printf("why: the tuner chose it");
+  else if (list[0].algo != chosen->algo && q->network.nlevels)
+    printf("why: programs know two levels, hosts and all else, and there it is the best");
   else if (list[0].algo != chosen->algo)
     printf("why: it is the best for the smallest size of its class");
   else if (count > 1 && list[0].predicted_ns > 0)
@@ -100,6 +108,18 @@ static int print_rank(const colli_choice *chosen, const answer *a) {
   return 0;
 }
 
+/* Prices candidates with all levels of the network, and sorts them again. */
+static void price_levels(colli_choice *list, int count, const question *q, const answer *a) {
+  for (int i = 0; i < count; i++) {
+    colli_choice priced = list[i];
+    priced.predicted_ns = explain_price(&priced, q, a);
+    int at = i;
+    for (; at > 0 && list[at - 1].predicted_ns > priced.predicted_ns; at--)
+      list[at] = list[at - 1];
+    list[at] = priced;
+  }
+}
+
 /* Explains one size. */
 static int explain_size(const question *q, answer *a) {
   colli_choice chosen = explain_choose(a, q, q->bytes), best, list[COLLI_MAX_CANDIDATES + 1];
@@ -112,6 +132,8 @@ static int explain_size(const question *q, answer *a) {
     listed_too |= list[i].algo == chosen.algo;
   if (!listed_too)
     list[listed++] = chosen; /* asked for by name only */
+  if (q->network.nlevels)
+    price_levels(list, listed, q, a);
   print_candidates(list, listed, &chosen, q, a);
   print_reason(list, listed, &chosen, q, a);
   return q->rank < 0 ? 0 : print_rank(&chosen, a);
@@ -158,7 +180,9 @@ int main(int argc, char **argv) {
     return 0;
   }
   print_question(&q, &a);
-  if (q.last_bytes)
+  if (q.table)
+    explain_table(&q, &a);
+  else if (q.last_bytes)
     explain_range(&q, &a);
   else
     status = explain_size(&q, &a);

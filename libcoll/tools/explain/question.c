@@ -39,8 +39,19 @@ static const char help[] =
     "      --transport T    shm (default), tcp, or a plug-in of COLL_TRANSPORT_PATH; between\n"
     "                       hosts shm means tcp\n"
     "      --hosts H        the ranks are spread over H hosts, in order (default 1)\n"
+    "      --ranks-per-host R  with --hosts, instead of --ranks\n"
+    "      --levels TEXT    a network whose devices move messages, with what a message costs "
+    "within\n"
+    "                       groups of ranks, the nearest (hosts) first: RANKS:ALPHA:BETA (ns, ns "
+    "a\n"
+    "                       byte), with commas; RANKS of the last is all. assumed: typical of "
+    "hosts\n"
+    "                       of 8 ranks with a port of 200 Gbit/s each, 16 hosts at a switch:\n"
+    "                       8:500:0.01,128:2000:0.04,all:4000:0.04\n"
+    "      --table          a range of sizes as a table: what each eightfold size takes with each\n"
+    "                       candidate; * chosen\n"
     "      --cores C        cores that the ranks of a host share (default: those of this machine;\n"
-    "                       0: as many as ranks)\n"
+    "                       0, or with --levels: as many as ranks)\n"
     "      --gpu N          calls in streams of N GPUs a host instead, with rank r on GPU r modulo "
     "N\n"
     "      --threads        there the ranks are threads of one process\n"
@@ -136,6 +147,9 @@ enum {
   OPT_TRANSPORT,
   OPT_CORES,
   OPT_HOSTS,
+  OPT_RANKS_PER_HOST,
+  OPT_LEVELS,
+  OPT_TABLE,
   OPT_DETERMINISTIC,
   OPT_IN_PLACE,
   OPT_GPU,
@@ -186,13 +200,37 @@ static bool take_gpu_option(int option, question *q) {
   }
 }
 
+/* Reads an option about many hosts; false: it is none. */
+static bool take_scale_option(int option, question *q) {
+  switch (option) {
+  case OPT_HOSTS:
+    q->hosts = parse_int(optarg, "--hosts", 1, COLLI_MODEL_RANKS);
+    return true;
+  case OPT_RANKS_PER_HOST:
+    q->ranks_per_host = parse_int(optarg, "--ranks-per-host", 1, COLLI_MODEL_RANKS);
+    return true;
+  case OPT_LEVELS:
+    if (!explain_levels(optarg, &q->network))
+      explain_refuse("--levels takes 'assumed', or 2 to %d of RANKS:ALPHA:BETA with commas, the "
+                     "nearest first, each RANKS a multiple of the one before, the last 'all', not "
+                     "'%s'",
+                     COLLI_NETWORK_LEVELS, optarg);
+    return true;
+  case OPT_TABLE:
+    q->table = true;
+    return true;
+  default:
+    return false;
+  }
+}
+
 /* Reads one option. */
 static void take_option(int option, question *q, bool *has_bytes) {
-  if (take_gpu_option(option, q))
+  if (take_gpu_option(option, q) || take_scale_option(option, q))
     return;
   switch (option) {
   case 'n':
-    q->nranks = parse_int(optarg, "--ranks", 1, COLLI_MAX_RANKS);
+    q->nranks = parse_int(optarg, "--ranks", 1, COLLI_MODEL_RANKS);
     break;
   case 'b':
     parse_sizes(optarg, q);
@@ -202,10 +240,10 @@ static void take_option(int option, question *q, bool *has_bytes) {
     parse_type(optarg, q);
     break;
   case OPT_ROOT:
-    q->root = parse_int(optarg, "--root", 0, COLLI_MAX_RANKS - 1);
+    q->root = parse_int(optarg, "--root", 0, COLLI_MODEL_RANKS - 1);
     break;
   case OPT_RANK:
-    q->rank = parse_int(optarg, "--rank", 0, COLLI_MAX_RANKS - 1);
+    q->rank = parse_int(optarg, "--rank", 0, COLLI_MODEL_RANKS - 1);
     break;
   case OPT_ALGO:
     q->algo = optarg;
@@ -216,9 +254,6 @@ static void take_option(int option, question *q, bool *has_bytes) {
   case OPT_CORES:
     q->cores = parse_int(optarg, "--cores", 0, COLLI_MAX_RANKS);
     q->cores_given = true;
-    break;
-  case OPT_HOSTS:
-    q->hosts = parse_int(optarg, "--hosts", 1, COLLI_MAX_RANKS);
     break;
   case OPT_DETERMINISTIC:
     q->deterministic = parse_level(optarg);
@@ -274,6 +309,27 @@ const char *explain_far_transport(const question *q) {
   return q->hosts > 1 && q->link == COLLI_LINK_SHM ? "tcp" : q->transport;
 }
 
+/* Finds how many ranks and hosts there are. */
+static void settle_ranks(question *q) {
+  const int near = q->network.nlevels ? q->network.level[0].ranks : 0;
+  if (q->ranks_per_host && (q->nranks || q->hosts > COLLI_MODEL_RANKS / q->ranks_per_host))
+    explain_refuse("--ranks-per-host is for at most %d ranks, and stands instead of --ranks",
+                   COLLI_MODEL_RANKS);
+  if (q->ranks_per_host)
+    q->nranks = q->hosts * q->ranks_per_host;
+  if (near && q->hosts == 1)
+    q->hosts = (q->nranks + near - 1) / near;
+  if (near && q->hosts != (q->nranks + near - 1) / near)
+    explain_refuse("--levels has %d ranks a host, which is not %d ranks on %d hosts", near,
+                   q->nranks, q->hosts);
+  if (near && !q->cores_given)
+    q->cores = 0;
+  if (near && q->gpus)
+    explain_refuse("--levels is not for --gpu");
+  if (q->table && !q->last_bytes)
+    explain_refuse("--table takes a range of --bytes such as 4K-1G");
+}
+
 /* Checks that the options fit each other. */
 static void check_question(const question *q, bool has_bytes) {
   if (q->nranks == 0)
@@ -325,6 +381,9 @@ question explain_ask(int argc, char **argv) {
       {"transport", required_argument, NULL, OPT_TRANSPORT},
       {"cores", required_argument, NULL, OPT_CORES},
       {"hosts", required_argument, NULL, OPT_HOSTS},
+      {"ranks-per-host", required_argument, NULL, OPT_RANKS_PER_HOST},
+      {"levels", required_argument, NULL, OPT_LEVELS},
+      {"table", no_argument, NULL, OPT_TABLE},
       {"deterministic", required_argument, NULL, OPT_DETERMINISTIC},
       {"in-place", no_argument, NULL, OPT_IN_PLACE},
       {"gpu", required_argument, NULL, OPT_GPU},
@@ -355,6 +414,7 @@ question explain_ask(int argc, char **argv) {
   q.name = argv[optind];
   if (!colli_coll_find(q.name, &q.coll, &q.varying))
     explain_refuse("unknown collective '%s'; there are %s", q.name, COLLECTIVES);
+  settle_ranks(&q);
   if (!q.list)
     check_question(&q, has_bytes);
   check_gpus(&q);

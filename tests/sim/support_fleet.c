@@ -1,0 +1,325 @@
+/* support_fleet.c: makes ranks of an executor and a transport, and runs them in virtual time. */
+#include "support_fleet.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "data.h"
+#include "libcoll/algo/distance.h"
+#include "libcoll/cost/predict.h"
+#include "libcoll/exec/connect.h"
+#include "libcoll/sched/tag.h"
+#include "transports/sim/sim.h"
+
+#define SEED 7 /* of the data */
+
+typedef struct fleet fleet;
+
+/* One rank. */
+typedef struct member {
+  colli_exec exec;
+  coll_request op;
+  colli_lane lanes[COLLI_MAX_LANES];
+  colli_sched *sched;
+  coll_transport_env env;
+  coll_endpoint *endpoint;
+  char *data; /* the vector, in place; scratch behind it */
+  uint64_t sent_bytes;
+} member;
+
+struct fleet {
+  const fleet_config *config;
+  sim_world *world;
+  member *members;
+  /* nranks links for each rank: address space, of which only those to its peers take memory. */
+  colli_link *links;
+  size_t links_bytes;
+  uint8_t (*blobs)[COLL_BLOB_BYTES];
+  int32_t *group;
+  colli_flight_rings flights; /* of all: nobody reads them */
+  colli_shape shape;
+  colli_partition partition;
+  colli_model model;
+  int failures;
+};
+
+/* Memory of this process, in bytes. */
+static size_t resident_bytes(void) {
+  unsigned long size = 0, resident = 0;
+  FILE *file = fopen("/proc/self/statm", "r");
+  cr_assert(file && fscanf(file, "%lu %lu", &size, &resident) == 2);
+  fclose(file);
+  return resident * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+/* ---- what the executor and the transport call -------------------------------------------------
+ */
+
+static void on_mismatch(void *ctx, coll_request *op, int peer, const coll_tag *got, size_t bytes) {
+  (void)op, (void)peer, (void)got, (void)bytes;
+  ((fleet *)ctx)->failures++;
+}
+
+static void on_failed(void *ctx, coll_request *op, int peer, int channel, int step,
+                      coll_status status) {
+  (void)op, (void)peer, (void)channel, (void)step, (void)status;
+  ((fleet *)ctx)->failures++;
+}
+
+static const colli_exec_events events = {.mismatch = on_mismatch, .failed = on_failed};
+
+/* A transport call failed. */
+static void on_transport_failure(void *ctx, const coll_transport_failure *failure) {
+  fprintf(stderr, "peer %d: %s\n", failure->peer, failure->detail);
+  ((fleet *)ctx)->failures++;
+}
+
+/* What the way between two ranks costs. */
+static sim_link link_of(const void *network, int from, int to) {
+  const colli_level *level = colli_network_link(network, from, to);
+  return (sim_link){level->alpha_ns, level->beta_ns_per_byte};
+}
+
+/* ---- making ---------------------------------------------------------------------------------- */
+
+/* Sets shape, partition and model. */
+static void set_up(fleet *f) {
+  const fleet_config *c = f->config;
+  const colli_level *near = &c->network->level[0];
+  const colli_level *far = &c->network->level[c->network->nlevels - 1];
+  f->group = malloc((size_t)c->nranks * sizeof(*f->group));
+  cr_assert(f->group);
+  for (int rank = 0; rank < c->nranks; rank++)
+    f->group[rank] = rank / near->ranks;
+  f->shape = (colli_shape){.coll = c->algo->coll, .nranks = c->nranks};
+  if (c->algo->groups) {
+    f->shape.ngroups = (c->nranks - 1) / near->ranks + 1;
+    f->shape.group = f->group;
+  }
+  colli_choice_partition(c->algo, &f->shape, c->count, sizeof(float), &c->limits, &f->partition);
+  f->model = (colli_model){.alpha_ns = far->alpha_ns,
+                           .beta_ns_per_byte = far->beta_ns_per_byte,
+                           .core_share = 1,
+                           .near_alpha_ns = near->alpha_ns,
+                           .near_beta_ns_per_byte = near->beta_ns_per_byte,
+                           .chunk_share = 1,
+                           .network = c->network};
+}
+
+/* Opens a rank's endpoint. */
+static void open_member(fleet *f, int rank) {
+  static const uint8_t secret[COLL_SECRET_BYTES];
+  member *m = &f->members[rank];
+  m->env = (coll_transport_env){.size = sizeof(m->env),
+                                .ctx = f,
+                                .fail = on_transport_failure,
+                                .rank = rank,
+                                .nranks = f->config->nranks,
+                                .secret = secret,
+                                .slot_bytes = f->config->limits.slot_bytes,
+                                .slot_count = f->config->limits.slot_count,
+                                .device = f->world,
+                                .ops = &sim_transport};
+  cr_assert_eq(sim_transport.open(&m->env, &m->endpoint), COLL_T_DONE);
+  sim_transport.describe(m->endpoint, f->blobs[rank]);
+}
+
+/* A rank knows its peers. */
+static void know_peer(fleet *f, member *m, int peer) {
+  if (peer < 0)
+    return;
+  m->exec.links[peer].ops = &sim_transport;
+  m->exec.links[peer].endpoint = m->endpoint;
+  m->exec.links[peer].blob = f->blobs[peer];
+  m->exec.links[peer].sent_bytes = &m->sent_bytes;
+}
+
+/* Makes a rank's schedule, and the request and executor that run it. */
+static void equip_member(fleet *f, int rank) {
+  const fleet_config *c = f->config;
+  member *m = &f->members[rank];
+  colli_shape shape = f->shape;
+  shape.rank = rank;
+  cr_assert_eq(colli_algo_emit(c->algo, &shape, &m->sched), COLL_OK);
+  size_t bytes = c->count * sizeof(float);
+  size_t scratch = f->partition.piece * sizeof(float) * (size_t)m->sched->nscratch;
+  m->data = malloc(bytes + scratch + 1);
+  cr_assert(m->data);
+  if (c->algo->coll == COLLI_ALLREDUCE || (c->algo->coll == COLLI_BROADCAST && rank == 0))
+    data_fill(m->data, c->count, COLL_FLOAT32, COLL_SUM, rank, SEED);
+  m->exec = (colli_exec){.rank = rank,
+                         .nranks = c->nranks,
+                         .kernels = colli_kernels_best(),
+                         .links = f->links + (size_t)rank * (size_t)c->nranks,
+                         .slot_bytes = c->limits.slot_bytes,
+                         .ctx = f,
+                         .events = &events};
+  m->exec.flights.rings = &f->flights;
+  m->op = (coll_request){.lane = m->lanes,
+                         .coll = c->algo->coll,
+                         .sequence = 1,
+                         .elem_bytes = sizeof(float),
+                         .in = m->data,
+                         .out = m->data,
+                         .scratch = m->data + bytes,
+                         .sched = m->sched,
+                         .step = colli_exec_step_of(false),
+                         .partition = f->partition,
+                         .reduce = m->exec.kernels->reduce[COLL_FLOAT32][COLL_SUM],
+                         .nranks = c->nranks};
+  colli_tag_put(&m->op.tag, COLLI_TAG_COLL, (uint64_t)c->algo->coll);
+  colli_tag_put(&m->op.tag, COLLI_TAG_ALGO, (uint64_t)c->algo->id);
+  for (int i = 0; i < m->sched->nsteps; i++) {
+    know_peer(f, m, m->sched->steps[i].peer_recv);
+    know_peer(f, m, m->sched->steps[i].peer_send);
+  }
+}
+
+/* Makes all ranks. */
+static void make_members(fleet *f) {
+  const fleet_config *c = f->config;
+  size_t n = (size_t)c->nranks;
+  const sim_config world = {
+      .seed = 1, .nranks = c->nranks, .link = link_of, .link_ctx = c->network};
+  f->world = sim_world_create(&world);
+  f->members = calloc(n, sizeof(*f->members));
+  f->blobs = calloc(n, sizeof(*f->blobs));
+  f->links_bytes = n * n * sizeof(*f->links);
+  f->links = mmap(NULL, f->links_bytes, PROT_READ | PROT_WRITE,
+                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  cr_assert(f->world && f->members && f->blobs && f->links != MAP_FAILED);
+  for (int rank = 0; rank < c->nranks; rank++)
+    open_member(f, rank);
+  for (int rank = 0; rank < c->nranks; rank++)
+    equip_member(f, rank);
+}
+
+/* ---- running --------------------------------------------------------------------------------- */
+
+/* A rank's turn. */
+static void run_member(fleet *f, int rank) {
+  int moved = 1;
+  while (moved > 0)
+    moved = colli_exec_progress(&f->members[rank].exec);
+  f->failures += moved < 0;
+}
+
+/* Lets the ranks to which something has happened have their turns; true if one has ended. */
+static bool run_touched(fleet *f) {
+  bool ended = false;
+  for (int rank = sim_world_touched(f->world); rank >= 0; rank = sim_world_touched(f->world)) {
+    const coll_request *op = &f->members[rank].op;
+    if (op->done)
+      continue;
+    run_member(f, rank);
+    ended |= op->done;
+  }
+  return ended;
+}
+
+/* Connects all, and then runs the collective; returns how long that takes. */
+static double run_all(fleet *f) {
+  for (int rank = 0; rank < f->config->nranks; rank++)
+    colli_exec_connect(&f->members[rank].exec, &f->members[rank].op);
+  while (sim_world_advance(f->world))
+    ;
+  while (sim_world_touched(f->world) >= 0)
+    ;
+  uint64_t begin = sim_world_now(f->world), end = begin;
+  for (int rank = 0; rank < f->config->nranks; rank++)
+    colli_exec_start(&f->members[rank].exec, &f->members[rank].op);
+  for (int rank = 0; rank < f->config->nranks; rank++)
+    run_member(f, rank);
+  while (f->failures == 0 && sim_world_advance(f->world))
+    if (run_touched(f))
+      end = sim_world_now(f->world);
+  return (double)(end - begin);
+}
+
+/* Ranks whose result is wrong. */
+static int count_wrong(const fleet *f) {
+  const fleet_config *c = f->config;
+  int wrong = 0;
+  size_t bytes = c->count * sizeof(float);
+  char *want = malloc(bytes + 1);
+  if (c->algo->coll == COLLI_ALLREDUCE)
+    data_reduce(want, c->count, COLL_FLOAT32, COLL_SUM, c->nranks, SEED);
+  else
+    data_fill(want, c->count, COLL_FLOAT32, COLL_SUM, 0, SEED);
+  for (int rank = 0; rank < c->nranks; rank++) {
+    const member *m = &f->members[rank];
+    wrong += !m->op.done || m->op.status != COLL_OK || memcmp(m->data, want, bytes) != 0;
+  }
+  free(want);
+  return wrong;
+}
+
+/* The replay of the same schedules. */
+static double replay(const fleet *f) {
+  const size_t n = (size_t)f->config->nranks;
+  const colli_sched **scheds = malloc(n * sizeof(*scheds));
+  cr_assert(scheds);
+  for (size_t rank = 0; rank < n; rank++)
+    scheds[rank] = f->members[rank].sched;
+  double ns = colli_predict(scheds, f->config->nranks, &f->partition, sizeof(float),
+                            f->config->limits.slot_count, &f->model);
+  free(scheds);
+  return ns;
+}
+
+/* Closes the connection to a peer, if there is one. colli_exec_disconnect() would look for one to
+ * every rank. */
+static void leave_peer(member *m, int peer, int lane) {
+  coll_conn *conn = peer >= 0 ? m->exec.links[peer].conn[lane] : NULL;
+  if (!conn)
+    return;
+  m->exec.links[peer].conn[lane] = NULL;
+  conn->ops->disconnect(conn);
+}
+
+/* Closes and frees everything. */
+static void free_all(fleet *f) {
+  for (int rank = 0; rank < f->config->nranks; rank++) {
+    member *m = &f->members[rank];
+    for (int i = 0; i < m->sched->nsteps; i++) {
+      leave_peer(m, m->sched->steps[i].peer_recv, m->sched->steps[i].lane);
+      leave_peer(m, m->sched->steps[i].peer_send, m->sched->steps[i].lane);
+    }
+  }
+  while (sim_world_advance(f->world)) /* so that connections are gone */
+    ;
+  for (int rank = 0; rank < f->config->nranks; rank++) {
+    sim_transport.close(f->members[rank].endpoint);
+    colli_sched_free(f->members[rank].sched);
+    free(f->members[rank].data);
+  }
+  sim_world_destroy(f->world);
+  munmap(f->links, f->links_bytes);
+  free(f->members);
+  free(f->blobs);
+  free(f->group);
+}
+
+fleet_result fleet_run(const fleet_config *config) {
+  fleet *f = calloc(1, sizeof(*f));
+  cr_assert(f);
+  f->config = config;
+  const size_t before = resident_bytes();
+  set_up(f);
+  make_members(f);
+  fleet_result result = {.ns = run_all(f)};
+  const size_t after = resident_bytes();
+  result.rank_bytes = after > before ? (after - before) / (size_t)config->nranks : 0;
+  result.messages = sim_world_messages(f->world);
+  result.wrong = count_wrong(f) + f->failures;
+  result.predicted_ns = replay(f);
+  const colli_model model = colli_algo_model(config->algo, &f->shape, &f->model);
+  result.formula_ns = config->algo->cost(&f->shape, &f->partition, sizeof(float), &model);
+  free_all(f);
+  free(f);
+  return result;
+}

@@ -1,0 +1,33 @@
+/*
+ * support_fleet.h: thousands of ranks that run one collective on a simulated network with levels.
+ * They have the library's executor, schedules and partitions, but no communicators: a communicator
+ * has records of all other ranks, which for 4096 ranks would not fit into memory.
+ */
+#ifndef TESTS_SIM_SUPPORT_FLEET_H
+#define TESTS_SIM_SUPPORT_FLEET_H
+
+#include "libcoll/cost/network.h"
+#include "libcoll/tuning/select.h"
+
+/* Ranks of one host follow each other: those of one group of the network's first level. */
+typedef struct fleet_config {
+  const colli_algo *algo;
+  int nranks;
+  size_t count; /* elements, of type float32; sums */
+  const colli_network *network;
+  colli_limits limits;
+} fleet_config;
+
+typedef struct fleet_result {
+  double ns;           /* virtual time until the last rank is done */
+  double predicted_ns; /* the replay of the same schedules */
+  double formula_ns;
+  uint64_t messages;
+  int wrong;         /* ranks whose result is not right, or that are not done */
+  size_t rank_bytes; /* memory of a rank */
+} fleet_result;
+
+/* Runs it. Ends the test if out of memory. */
+fleet_result fleet_run(const fleet_config *config);
+
+#endif
