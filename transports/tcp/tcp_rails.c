@@ -176,7 +176,7 @@ static void look(tcp_rails *rails, uint64_t now_ns) {
       tcp_rails_retire(conn);
   }
   if (!rails->closing)
-    (void)tcp_rails_find(rails); /* finds the ends of rails, too */
+    (void)tcp_rails_find(rails, false); /* finds the ends of rails, too */
   tell(rails, tcp_rails_open(rails));
 }
 

@@ -177,8 +177,10 @@ int tcp_rails_slot_commit(coll_conn *base, const coll_tag *tag, size_t bytes);
 
 /* ---- tcp_rails_recv.c ---- */
 
-/* Reads the head of the next message of each rail; COLL_T_DONE: `current` has the wanted one. */
-int tcp_rails_find(tcp_rails *rails);
+/* Reads the head of the next message of each rail; COLL_T_DONE: `current` has the wanted one. If
+ * somebody `receives`, later messages are read to memory once that one has been missing for long.
+ */
+int tcp_rails_find(tcp_rails *rails, bool receives);
 
 int tcp_rails_recv(coll_conn *base, const coll_tag *expect, void *buf, size_t bytes, coll_tag *got,
                    size_t *got_bytes);

@@ -51,8 +51,9 @@ static bool is_behind(tcp_rails *rails) {
 }
 
 /* Looks at the head of a socket's next message, and drops those that came before over another rail:
- * COLL_T_DONE if it is the wanted one, COLL_T_AGAIN, or an error. */
-static int look_at_head(tcp_rails *rails, tcp_conn *conn) {
+ * COLL_T_DONE if it is the wanted one, COLL_T_AGAIN, or an error. Where nobody receives, later ones
+ * stay in the kernel, so that the sender is held up. */
+static int look_at_head(tcp_rails *rails, tcp_conn *conn, bool receives) {
   for (;;) {
     uint32_t magic;
     int status = colli_stream_head(&conn->stream, &magic);
@@ -70,19 +71,19 @@ static int look_at_head(tcp_rails *rails, tcp_conn *conn) {
     if (ahead < 0 || find_early(rails, number))
       status = colli_stream_skip(&conn->stream);
     else
-      status = is_behind(rails) ? read_early(rails, conn, number) : COLL_T_AGAIN;
+      status = receives && is_behind(rails) ? read_early(rails, conn, number) : COLL_T_AGAIN;
     if (status != COLL_T_DONE)
       return status;
   }
 }
 
-int tcp_rails_find(tcp_rails *rails) {
+int tcp_rails_find(tcp_rails *rails, bool receives) {
   tcp_conn *conn, *next;
   for (conn = TAILQ_FIRST(&rails->sockets); conn; conn = next) {
     next = TAILQ_NEXT(conn, rail.link);
     if (conn->state != TCP_ESTABLISHED || conn == rails->current)
       continue;
-    const int status = look_at_head(rails, conn);
+    const int status = look_at_head(rails, conn, receives);
     if (status == COLL_T_DONE) {
       rails->current = conn; /* the rest of a copy that came in part is dropped later */
       return COLL_T_DONE;
@@ -113,7 +114,7 @@ static int find_first(tcp_rails *rails) {
     const int status = tcp_rails_check(rails);
     return status == COLL_T_DONE ? COLL_T_AGAIN : status;
   }
-  const int status = tcp_rails_find(rails);
+  const int status = tcp_rails_find(rails, true);
   if (status == COLL_T_AGAIN)
     tcp_rails_flush(rails); /* output that waits may be what the peer needs before it sends */
   return status;
@@ -124,7 +125,7 @@ static int find_first(tcp_rails *rails) {
 static int after_receive(tcp_rails *rails, int status) {
   if (status == COLL_T_AGAIN) {
     tcp_rails_flush(rails);
-    return tcp_rails_find(rails);
+    return tcp_rails_find(rails, true);
   }
   if (status == COLL_ERR_MISMATCH)
     return status;
