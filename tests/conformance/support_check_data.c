@@ -123,7 +123,9 @@ void conf_sent_without_receive(const conf_transport *transport) {
 /* Sends until the connection refuses, as it must after a bounded number; returns that number. */
 static uint64_t send_until_full(conf_world *world, conf_end *from, uint64_t number,
                                 const char *buf) {
-  uint64_t most = (128ull << 20) / world->slot_bytes + world->slot_count, taken = 0;
+  /* What a transport keeps, and what the kernel holds: for TCP up to 32 MiB a socket, of which a
+   * connection over rails has up to 8. */
+  uint64_t most = (512ull << 20) / world->slot_bytes + world->slot_count, taken = 0;
   int refused = 0;
   while (refused < 200) {
     int status =
