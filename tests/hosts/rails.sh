@@ -52,7 +52,7 @@ start() {
   port=$((port + 1))
   for i in $hosts; do
     COLL_TLS=$tls COLL_RANK=$((i - 1)) COLL_NRANKS=4 COLL_ROOT=10.80.0.1:$port COLL_SECRET=$secret \
-      timeout -k 1 120 ip netns exec "$tag-$i" "$@" >"$out/$((i - 1))" 2>&1 &
+      timeout -k 1 400 ip netns exec "$tag-$i" "$@" >"$out/$((i - 1))" 2>&1 &
     pids="$pids $!"
   done
 }
