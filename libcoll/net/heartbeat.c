@@ -1,13 +1,12 @@
 /* heartbeat.c: whether the host at the other end of a TCP connection answers. */
 #include "libcoll/net/heartbeat.h"
 
-#include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include "libcoll/base/clock.h"
+#include "libcoll/net/path.h"
 
 #define LOOKS       8u  /* within one limit */
 #define MOST_PROBES 127 /* as many as the kernel allows: the network may heal */
@@ -48,8 +47,8 @@ bool colli_heartbeat_silent(colli_heartbeat *beat, int fd, int limit_ms, uint64_
   const uint64_t most_ns = 2 * colli_heartbeat_look_ns(limit_ms);
   const bool answered = info.tcpi_last_ack_recv * COLLI_NS_PER_MS <= gap_ns;
   beat->looked_ns = now_ns;
-  int queued = 0;
-  beat->idle = info.tcpi_probes == 0 && ioctl(fd, SIOCOUTQ, &queued) == 0 && queued == 0;
+  uint64_t queued;
+  beat->idle = info.tcpi_probes == 0 && colli_path_queued(fd, &queued) && queued == 0;
   if (answered || (info.tcpi_unacked == 0 && info.tcpi_probes == 0))
     beat->unanswered_ns = 0;
   else

@@ -2,15 +2,14 @@
 #include "libcoll/wireup/bootstrap_dial.h"
 
 #include <errno.h>
-#include <linux/sockios.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "libcoll/base/assert.h"
 #include "libcoll/base/clock.h"
 #include "libcoll/base/libc.h"
+#include "libcoll/net/path.h"
 
 #define STAGGER_NS    (200 * COLLI_NS_PER_MS) /* from one address to the next */
 #define RETRY_NS      (100 * COLLI_NS_PER_MS) /* at most, to the same address */
@@ -176,11 +175,11 @@ static bool waits_bound(const boot_attempt *attempt) {
 /* Whether that takes too long: something on the way seems to change addresses. What takes the hello
  * may be a proxy. Or the peer is busy, to which another connection does no harm. */
 static bool is_given_up(const boot *b, const boot_attempt *attempt, uint64_t now_ns) {
-  int queued = 0;
+  uint64_t queued;
   if (!waits_bound(attempt) || now_ns - attempt->said_ns < bound_ns(b, false))
     return false;
   return now_ns - attempt->said_ns >= bound_ns(b, true) ||
-         (ioctl(attempt->fd, SIOCOUTQ, &queued) == 0 && queued > 0);
+         (colli_path_queued(attempt->fd, &queued) && queued > 0);
 }
 
 /* Dials again at once, with a hello that counts from anywhere. This is no failure yet. */

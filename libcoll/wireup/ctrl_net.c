@@ -1,14 +1,12 @@
 /* ctrl_net.c: control links over the sockets that bootstrap made, watched by one epoll descriptor.
  */
 #include <errno.h>
-#include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -17,6 +15,7 @@
 #include "libcoll/base/error.h"
 #include "libcoll/base/fork.h"
 #include "libcoll/net/heartbeat.h"
+#include "libcoll/net/path.h"
 #include "libcoll/net/sockets.h"
 #include "libcoll/wireup/ctrl_links.h"
 
@@ -284,8 +283,8 @@ static bool step_closing(net_ctrl *ctrl, int link, struct pollfd *pfd) {
     return true;
   }
   /* Once the neighbour's kernel has all data, nothing can get lost. */
-  int unacknowledged = 0;
-  return ioctl(l->conn.fd, SIOCOUTQ, &unacknowledged) != 0 || unacknowledged > 0;
+  uint64_t unacknowledged;
+  return !colli_path_queued(l->conn.fd, &unacknowledged) || unacknowledged > 0;
 }
 
 static void net_close(colli_ctrl *base, int timeout_ms) {

@@ -1,14 +1,13 @@
 /* tcp_dial.c: the lower rank's side of making a connection: dials one address after the other. */
 #include <errno.h>
-#include <linux/sockios.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/ioctl.h>
 
 #include "libcoll/base/assert.h"
+#include "libcoll/net/path.h"
 #include "transports/tcp/tcp_internal.h"
 
 _Static_assert(POLLIN == EPOLLIN && POLLOUT == EPOLLOUT, "colli_auth_events() speaks poll()");
@@ -222,14 +221,14 @@ static int poll_handshake(tcp_conn *conn) {
 static bool is_unheard(tcp_conn *conn, uint64_t now_ns) {
   tcp_dial *dial = conn->dial;
   const uint64_t waited_ns = now_ns - dial->since_ns, half_ns = conn->ep->patience_ns / 2;
-  int queued = 0;
+  uint64_t queued;
   if (colli_auth_answered(&dial->auth))
     return false;
   if (dial->bound && waited_ns >= conn->ep->patience_ns)
     return true;
   if (dial->heard || waited_ns < (half_ns < TCP_HELLO_NS ? half_ns : TCP_HELLO_NS))
     return false;
-  dial->heard = ioctl(conn->source.fd, SIOCOUTQ, &queued) != 0 || queued == 0;
+  dial->heard = !colli_path_queued(conn->source.fd, &queued) || queued == 0;
   return !dial->heard;
 }
 

@@ -3,15 +3,14 @@
  * socket at once could lose these: if there is unread input, the kernel resets the connection.
  */
 #include <errno.h>
-#include <linux/sockios.h>
 #include <poll.h>
 #include <stdlib.h>
-#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "libcoll/base/assert.h"
 #include "libcoll/base/clock.h"
+#include "libcoll/net/path.h"
 #include "transports/tcp/tcp_internal.h"
 
 #define DRAIN_READS 64 /* bounds the work of one call */
@@ -30,7 +29,8 @@ static bool discard_input(int fd) {
 /* Advances a lingering connection: true if nothing is left to wait for. */
 static bool step_lingering(tcp_conn *conn) {
   COLLI_ASSERT(conn->state == TCP_LINGERING && conn->source.fd >= 0);
-  int status = colli_stream_flush(&conn->stream), unacked = 0;
+  uint64_t unacked = 0;
+  const int status = colli_stream_flush(&conn->stream);
   if (status > 0)
     return true;
   if (status == COLL_T_DONE && !conn->shut) {
@@ -39,7 +39,7 @@ static bool step_lingering(tcp_conn *conn) {
   }
   if (!discard_input(conn->source.fd))
     return true;
-  return conn->shut && (ioctl(conn->source.fd, SIOCOUTQ, &unacked) != 0 || unacked == 0);
+  return conn->shut && (!colli_path_queued(conn->source.fd, &unacked) || unacked == 0);
 }
 
 /* Frees a connection that has left all lists but `lingering`. */
