@@ -51,8 +51,9 @@ static int start_listening(tcp_endpoint *ep) {
 /* Frees the endpoint. */
 static void tcp_close(coll_endpoint *handle) {
   tcp_endpoint *ep = (tcp_endpoint *)handle;
-  COLLI_ASSERT(LIST_EMPTY(&ep->conns) || !LIST_EMPTY(&ep->rails_lingering));
+  COLLI_ASSERT(LIST_EMPTY(&ep->rails));
   tcp_rails_close(ep);
+  COLLI_ASSERT(LIST_EMPTY(&ep->conns) && LIST_EMPTY(&ep->blocked) && ep->ndialing == 0);
   tcp_linger_close(ep);
   tcp_accept_close(ep);
   tcp_source_close(ep, &ep->wake);
