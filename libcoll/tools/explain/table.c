@@ -4,8 +4,8 @@
 
 #include "explain.h"
 
-#define TABLE_SIZES 12
-#define TABLE_STEP  8 /* from one size to the next */
+#define TABLE_SIZES 17 /* 0, and from 1 byte to as many as --bytes takes */
+#define TABLE_STEP  8  /* from one size to the next */
 
 /* A table: rows are algorithms, columns sizes. */
 typedef struct table {
@@ -54,9 +54,9 @@ static void write_size(char text[32], size_t bytes) {
 }
 
 void explain_table(const question *q, answer *a) {
-  static table t;
+  table t = {.nsizes = 0};
   for (size_t bytes = q->bytes; t.nsizes < TABLE_SIZES && bytes <= q->last_bytes;
-       bytes *= TABLE_STEP)
+       bytes = bytes ? bytes * TABLE_STEP : q->type_bytes)
     t.bytes[t.nsizes++] = bytes;
   for (int column = 0; column < t.nsizes; column++)
     fill_column(&t, column, q, a);
