@@ -1,5 +1,6 @@
 """hosts.py: the same measurements between hosts, which are network namespaces of this machine. The links between them may
 be as slow as real ones. Needs root, ip and tc (iproute2)."""
+import contextlib
 import os
 import re
 import secrets
@@ -73,7 +74,8 @@ class Hosts:
         for host in range(self.shape.hosts):
             pids = subprocess.run(["ip", "netns", "pids", self.name(host)], capture_output=True, text=True, check=False)
             for pid in pids.stdout.split():
-                os.kill(int(pid), signal.SIGKILL)
+                with contextlib.suppress(ProcessLookupError):  # it has ended meanwhile
+                    os.kill(int(pid), signal.SIGKILL)
             for words in (["netns", "del", self.name(host)], ["link", "del", f"v{self.tag}{host + 1}"]):
                 subprocess.run(["ip", *words], capture_output=True, check=False)
         subprocess.run(["ip", "link", "del", self.bridge], capture_output=True, check=False)

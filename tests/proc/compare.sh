@@ -78,7 +78,8 @@ if [ "$(id -u)" = 0 ] && ip netns add "probe$$" 2>/dev/null && ip netns del "pro
     done
   done
   grep -q "^hosts,4,allreduce,65536,limit,1,524.288" "$out/hosts/compare.csv" || fail "the limit of a line"
-  ip netns list | grep -q "^cmp.*-[12]" && ip link show | grep -q bcmp && fail "namespaces are left over"
+  ip netns list | grep -q "^cmp.*-[12]" && fail "namespaces are left over"
+  ip link show | grep -q bcmp && fail "links are left over"
 else
   "$compare" -b "$BUILD" --out "$out/hosts" --hosts 2x1 --sizes 4 >"$out/log" 2>&1 && fail "hosts without the right"
 fi
