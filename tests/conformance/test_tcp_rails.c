@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "tests/conformance/support_conformance.h"
+#include "tests/conformance/support_tcp.h"
 #include "transports/tcp/tcp.h"
-#include "transports/tcp/tcp_internal.h"
 
 /* A network namespace with two interfaces. */
 static void *set_up(int nranks) {
@@ -31,21 +31,8 @@ static void prepare(coll_transport_env *env) {
   env->host_id += (uint64_t)env->rank;
 }
 
-static bool listener(const uint8_t bytes[COLL_BLOB_BYTES], struct sockaddr_storage *addr,
-                     socklen_t *length) {
-  tcp_blob blob;
-  if (!tcp_blob_read(bytes, &blob))
-    return false;
-  struct sockaddr_in *in = (struct sockaddr_in *)addr;
-  *in = (struct sockaddr_in){.sin_family = AF_INET,
-                             .sin_port = htons(blob.addrs[0].port),
-                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-  *length = sizeof(*in);
-  return true;
-}
-
 static const conf_transport small = {
-    .ops = &tcp_transport, .setup = set_up, .prepare = prepare, .listener = listener};
+    .ops = &tcp_transport, .setup = set_up, .prepare = prepare, .listener = conf_tcp_listener};
 CONFORMANCE(tcp_rails, &small)
 
 static const conf_transport large = {.ops = &tcp_transport,
@@ -53,18 +40,14 @@ static const conf_transport large = {.ops = &tcp_transport,
                                      .slot_count = 16,
                                      .setup = set_up,
                                      .prepare = prepare,
-                                     .listener = listener};
+                                     .listener = conf_tcp_listener};
 CONFORMANCE(tcp_rails_large, &large)
-
-static const char *with_tls(const char *name) {
-  return strcmp(name, "COLL_TLS") == 0 ? "1" : NULL;
-}
 
 static const conf_transport tls = {.ops = &tcp_transport,
                                    .setup = set_up,
                                    .prepare = prepare,
-                                   .param = with_tls,
-                                   .listener = listener};
+                                   .param = conf_tcp_with_tls,
+                                   .listener = conf_tcp_listener};
 CONFORMANCE(tcp_rails_tls, &tls)
 
 static unsigned cut; /* how often a rail was cut in this test's process */
@@ -96,20 +79,20 @@ static const conf_transport broken = {.ops = &tcp_transport,
                                       .setup = set_up,
                                       .prepare = prepare,
                                       .advance = cut_second,
-                                      .listener = listener};
+                                      .listener = conf_tcp_listener};
 
 /* Messages are neither lost nor delivered twice, and keep their order, while a rail breaks and
  * comes back again and again. */
-Test(tcp_rails_broken, random_traffic, .timeout = 60) {
+Test(tcp_rails_broken, random_traffic, .timeout = 300) {
   for (int i = 0; i < 5; i++)
     conf_random_traffic(&broken);
 }
 
-Test(tcp_rails_broken, memory_traffic, .timeout = 60) {
+Test(tcp_rails_broken, memory_traffic, .timeout = 300) {
   conf_memory_traffic(&broken);
 }
 
-Test(tcp_rails_broken, rails_were_cut, .timeout = 60) {
+Test(tcp_rails_broken, rails_were_cut, .timeout = 300) {
   for (int i = 0; i < 200 && cut == 0; i++)
     conf_random_traffic(&broken);
   cr_assert_gt(cut, 0, "no rail was ever cut");

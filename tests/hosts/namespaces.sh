@@ -2,24 +2,14 @@
 # Four hosts as network namespaces, each with a 1 Gbit/s uplink: collectives between them, a killed rank and
 # a cut cable. Needs root, ip and tc; exits 77 (skipped) with a reason where they are missing.
 set -u
-skip() { echo "skipped: $1"; exit 77; }
-[ "$(id -u)" = 0 ] || skip "needs root to make network namespaces"
-command -v ip >/dev/null && command -v tc >/dev/null || skip "needs ip and tc (iproute2)"
-unset ASAN_OPTIONS LSAN_OPTIONS
-. "$SOURCE/tests/common/await.inc"
-
 tag=c$(($$ % 100000))
 bridge=b$tag
-hosts="1 2 3 4"
-out=$(mktemp -d)
-failed=0
+root=10.77.0.1
+. "$SOURCE/tests/hosts/four_hosts.inc"
 
 cleanup() {
-  for i in $hosts; do
-    ip netns pids "$tag-$i" 2>/dev/null | xargs -r kill -9 2>/dev/null
-    ip netns del "$tag-$i" 2>/dev/null
-    ip link del "v$tag$i" 2>/dev/null # sockets with unsent data keep a deleted namespace alive for a while
-  done
+  remove_hosts
+  for i in $hosts; do ip link del "v$tag$i" 2>/dev/null; done
   ip link del "$bridge" 2>/dev/null
   rm -rf "$out"
 }
@@ -40,8 +30,6 @@ set_up() {
 }
 set_up 2>"$out/setup" || skip "cannot make network namespaces here: $(tail -n 1 "$out/setup")"
 
-secret=$(od -An -tx1 -N32 /dev/urandom | tr -d ' \n')
-port=23456
 before=() # bytes by host
 
 # sent HOST: the bytes that it has sent so far.
@@ -57,33 +45,11 @@ await_traffic() {
   done
 }
 
-# start PROGRAM...: one rank on each host, in the background; output in $out/RANK, pids in $pids.
-root=10.77.0.1
+# start PROGRAM...: the ranks.
 start() {
-  pids=
   for i in $hosts; do before[i]=$(sent "$i"); done
-  port=$((port + 1))
-  for i in $hosts; do
-    COLL_RANK=$((i - 1)) COLL_NRANKS=4 COLL_ROOT=$root:$port COLL_SECRET=$secret \
-      timeout -k 1 60 ip netns exec "$tag-$i" "$@" >"$out/$((i - 1))" 2>&1 &
-    pids="$pids $!"
-  done
+  start_ranks 60 "$@"
 }
-
-# expect WHAT CONDITION...: counts a failure and shows the ranks' output.
-expect() {
-  what=$1
-  shift
-  if "$@"; then
-    echo "ok: $what"
-  else
-    echo "FAILED: $what"
-    tail -n 5 "$out"/[0-3]
-    failed=1
-  fi
-}
-
-all_succeed() { for p in $pids; do wait "$p" || return 1; done; }
 
 start "$BUILD/bin/coll_perf" allreduce -b 4 -e 4M -f 32 -n 5
 expect "all-reduce over four hosts ends" all_succeed

@@ -3,24 +3,16 @@
 # middle of all-reduces is survived, reported, and over when it heals; plain and over TLS. Needs root, ip and tc; exits
 # 77 (skipped) with a reason where they are missing.
 set -u
-skip() { echo "skipped: $1"; exit 77; }
-[ "$(id -u)" = 0 ] || skip "needs root to make network namespaces"
-command -v ip >/dev/null && command -v tc >/dev/null || skip "needs ip and tc (iproute2)"
-unset ASAN_OPTIONS LSAN_OPTIONS
-. "$SOURCE/tests/common/await.inc"
-
 tag=r$(($$ % 100000))
-hosts="1 2 3 4"
-out=$(mktemp -d)
-failed=0
+root=10.80.0.1
+. "$SOURCE/tests/hosts/four_hosts.inc"
 
 cleanup() {
-  for i in $hosts; do
-    ip netns pids "$tag-$i" 2>/dev/null | xargs -r kill -9 2>/dev/null
-    ip netns del "$tag-$i" 2>/dev/null
-    for n in 0 1; do ip link del "v$n$tag$i" 2>/dev/null; done
+  remove_hosts
+  for n in 0 1; do
+    for i in $hosts; do ip link del "v$n$tag$i" 2>/dev/null; done
+    ip link del "b$n$tag" 2>/dev/null
   done
-  for n in 0 1; do ip link del "b$n$tag" 2>/dev/null; done
   rm -rf "$out"
 }
 trap cleanup EXIT
@@ -41,37 +33,6 @@ set_up() {
 }
 set_up >"$out/setup" 2>&1 || skip "cannot make network namespaces here: $(tail -n 1 "$out/setup")"
 
-secret=$(od -An -tx1 -N32 /dev/urandom | tr -d ' \n')
-port=23456
-
-# start TLS PROGRAM...: one rank on each host, in the background; output in $out/RANK, pids in $pids.
-start() {
-  local tls=$1
-  shift
-  pids=
-  port=$((port + 1))
-  for i in $hosts; do
-    COLL_TLS=$tls COLL_RANK=$((i - 1)) COLL_NRANKS=4 COLL_ROOT=10.80.0.1:$port COLL_SECRET=$secret \
-      timeout -k 1 400 ip netns exec "$tag-$i" "$@" >"$out/$((i - 1))" 2>&1 &
-    pids="$pids $!"
-  done
-}
-
-# expect WHAT CONDITION...: counts a failure and shows the ranks' output.
-expect() {
-  what=$1
-  shift
-  if "$@"; then
-    echo "ok: $what"
-  else
-    echo "FAILED: $what"
-    tail -n 5 "$out"/[0-3]
-    failed=1
-  fi
-}
-
-all_succeed() { for p in $pids; do wait "$p" || return 1; done; }
-
 # sent INTERFACE: the bytes that host 2 has sent there.
 sent() { cat "/sys/class/net/v$1${tag}2/statistics/rx_bytes"; }
 
@@ -83,7 +44,7 @@ await_sent() { await 60 has_sent "$1" $(($(sent "$1") + ($2 << 20))); }
 
 for tls in 0 1; do
   before0=$(sent 0) before1=$(sent 1)
-  start $tls "$BUILD/bin/coll_perf" allreduce -b 4M -e 4M -n 5
+  COLL_TLS=$tls start_ranks 400 "$BUILD/bin/coll_perf" allreduce -b 4M -e 4M -n 5
   expect "all-reduce over two interfaces ends (COLL_TLS=$tls)" all_succeed
   expect "every result is right" grep -q "Out of bounds values : 0 OK" "$out/0"
   both0=$(($(sent 0) - before0)) both1=$(($(sent 1) - before1))
@@ -91,7 +52,7 @@ for tls in 0 1; do
   expect "each carries more than a quarter ($both0 and $both1 bytes)" \
     [ $((both1 * 3)) -gt $both0 -a $((both0 * 3)) -gt $both1 ]
 
-  start $tls "$BUILD/bin/coll_perf" allreduce -b 4M -e 4M -n 60
+  COLL_TLS=$tls start_ranks 400 "$BUILD/bin/coll_perf" allreduce -b 4M -e 4M -n 60
   expect "the second interface is used" await_sent 1 8
   ip -n "$tag-2" link set eth1 down
   expect "the first one carries on alone" await_sent 0 24
