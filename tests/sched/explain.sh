@@ -116,6 +116,7 @@ expect 0 "100000 ranks on 12500 hosts" allreduce --hosts 12500 --ranks-per-host 
 expect 2 "--ranks-per-host is for at most 131072 ranks" $many -n 4096 -b 8
 expect 2 "--ranks-per-host is for at most 131072 ranks" allreduce --hosts 65536 --ranks-per-host 8 -b 8
 expect 2 "not 4096 ranks on 3 hosts" allreduce -n 4096 --hosts 3 --levels assumed -b 8
+expect 0 "bytes                       0             4            32           256            2K" allreduce -n 4 -b 0-4K --table
 expect 2 "--table takes a range" $many -b 8 --table
 expect 2 "--levels is not for --gpu" allreduce -n 16 --levels assumed -b 8 --gpu 4
 for levels in "" 8:500:0.01 8:500:0.01,12:1000:0.01,all:2000:0.01 all:2000:0.01 8:500:0.01,8:1000:0.01,all:1:1 \
