@@ -117,7 +117,7 @@ static int run_calls(coll_comm *comm, int rank, int nranks, void *arg) {
 
 Test(levels, calls) {
   DEVICE_NEEDS_FAKE("GPU_PEERS");
-  const unsigned stride = (unsigned)extent(127, 127, 797);
+  const unsigned stride = (unsigned)extent(257, 127, 797);
   setenv("COLL_GPU_SLOT_BYTES", "4096", 1);
   levels_peers();
   device_use(0);

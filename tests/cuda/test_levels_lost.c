@@ -233,7 +233,7 @@ static void load(void) {
 Test(levels_lost, killed) {
   DEVICE_NEEDS_FAKE("GPU_PEERS");
   load();
-  for (int i = 0; i < extent(6, 12, 3); i++)
+  for (int i = 0; i < extent(3, 12, 3); i++)
     run_scene(KILLED, (called)(i % CALLED), i % 2 ? MODE_SPIN : MODE_ORDERED, (i + 1) % RANKS,
               i / 3 % 2 == 0, COLL_ERR_PEER_LOST);
 }
@@ -241,7 +241,7 @@ Test(levels_lost, killed) {
 Test(levels_lost, frozen) {
   DEVICE_NEEDS_FAKE("GPU_PEERS");
   load();
-  for (int i = 0; i < extent(3, 6, 1); i++)
+  for (int i = 0; i < extent(2, 6, 1); i++)
     run_scene(FROZEN, (called)((i + 1) % CALLED), i % 2 ? MODE_ORDERED : MODE_SPIN, 1 + i % 2 * 2,
               i % 2, COLL_ERR_TIMEOUT);
 }

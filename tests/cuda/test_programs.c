@@ -127,12 +127,12 @@ static bool run_groups(uint64_t seed, bool verbose) {
 /* The two halves of the seeds; they run at the same time. */
 Test(programs, weak) {
   cr_assert_eq(seeds_run("build/tests/cuda_test_programs --filter programs/weak", run_weak, 1,
-                         extent_seeds(12, 12, 3, 500)),
+                         extent_seeds(6, 12, 3, 500)),
                0);
 }
 
 Test(programs, races) {
-  const int count = extent_seeds(12, 12, 3, 500);
+  const int count = extent_seeds(6, 12, 3, 500);
   cr_assert_eq(seeds_run("build/tests/cuda_test_programs --filter programs/races", run_races,
                          1 + (uint64_t)count, count),
                0);
@@ -141,6 +141,6 @@ Test(programs, races) {
 Test(programs, groups) {
   DEVICE_NEEDS_FAKE("GPU_PEERS");
   cr_assert_eq(seeds_run("build/tests/cuda_test_programs --filter programs/groups", run_groups, 1,
-                         extent_seeds(6, 6, 2, 300)),
+                         extent_seeds(3, 6, 2, 300)),
                0);
 }

@@ -96,7 +96,7 @@ static int run_process(coll_comm *comm, int rank, int nranks, void *arg) {
 }
 
 Test(registered, threads) {
-  const unsigned stride = (unsigned)extent(179, 67, 1201);
+  const unsigned stride = (unsigned)extent(367, 67, 1201);
   setenv("COLL_GPU_SLOT_BYTES", "4096", 1);
   device_use(0);
   EACH_MODE(mode, MODE_ORDERED, MODE_MEET)
@@ -107,7 +107,7 @@ Test(registered, threads) {
 }
 
 Test(registered, processes) {
-  const unsigned stride = (unsigned)extent(67, 67, 601);
+  const unsigned stride = (unsigned)extent(131, 67, 601);
   setenv("COLL_GPU_SLOT_BYTES", "4096", 1);
   device_load();
   EACH_MODE(mode, MODE_ORDERED, MODE_SPIN) {

@@ -10,15 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "sanitized.h"
 #include "support_family.h"
 #include "support_ranks.h"
 #include "waits.h"
 
-#ifdef __SANITIZE_THREAD__
-enum { MOST = 30000 }; /* large enough to take time */
-#else
-enum { MOST = 300000 };
-#endif
+enum { MOST = SANITIZED_THREAD ? 30000 : 300000 }; /* large enough to take time */
 enum { RANKS = 3, THREADS = 5, ROUNDS = 16, PARTINGS = 20 };
 
 /* What one thread of a rank works on. */

@@ -8,9 +8,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "sanitized.h"
 #include "support_ranks.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if SANITIZED
 
 int main(void) {
   puts("skipped: the sanitizer stands in for malloc itself");

@@ -12,10 +12,9 @@
  *   large       each collective for each n with several chunks and with several MiB, of two types
  *   hosts       the same on ranks that believe to be on several hosts
  *
- * All this over shm, each case for one n on threads and for another one on processes, and over tcp,
- * on threads, for one n up to 8; the large ones for one or two n. With TEST_ALL=1 every n has half
- * of the cases on threads and the other half on processes, and a third over tcp. Sanitizers see
- * each case for one n, a third of them over tcp.
+ * All this over shm, half of the cases for one n on threads, the others on processes, and half
+ * over tcp, on threads, for one n up to 8; all chunks. With TEST_ALL=1 each case is run for one n
+ * or more everywhere. Sanitizers see a tenth of the cases.
  */
 #include <criterion/criterion.h>
 #include <stdbool.h>
@@ -37,10 +36,10 @@ static const int rank_counts[] = {1, 2, 3, 4, 5, 7, 8, 16, 17};
 enum { TCP_COUNTS = 7 };
 #endif
 #define NCOUNTS     (sizeof(rank_counts) / sizeof(*rank_counts))
-#define SHARE       ((unsigned)extent_seeds(9, 7, 51, 4))
-#define TCP_SHARE   ((unsigned)extent_seeds(7, 5, 83, 4))
-#define LARGE_SHARE ((unsigned)extent(5, 2, 23)) /* not a divisor of the number of cases */
-#define HOSTS_SHARE ((unsigned)extent(5, 4, 59))
+#define SHARE       ((unsigned)extent_seeds(19, 7, 51, 4))
+#define TCP_SHARE   ((unsigned)extent_seeds(13, 5, 83, 4))
+#define LARGE_SHARE ((unsigned)extent(11, 2, 23)) /* not a divisor of the number of cases */
+#define HOSTS_SHARE ((unsigned)extent(11, 4, 59))
 
 /* Which part of all cases a run takes: every `stride`-th, so that each case is run for some n. */
 typedef struct part {
@@ -175,8 +174,8 @@ static int all_large(coll_comm *comm, int rank, int nranks, void *arg) {
   return 0;
 }
 
-/* Runs a tour for every number of ranks, each case on one of `stride` of them; processes take
- * others of the cases than threads do. */
+/* Runs a tour for every number of ranks, of each a part of the cases; processes take others of the
+ * cases than threads do. */
 static void tour(const char *transport, bool processes, rank_fn fn, unsigned stride) {
   bool tcp = strcmp(transport, "tcp") == 0;
   coll_config config = COLL_CONFIG_INIT;
@@ -185,7 +184,7 @@ static void tour(const char *transport, bool processes, rank_fn fn, unsigned str
   for (size_t i = 0; i < (tcp ? TCP_COUNTS : NCOUNTS); i++) {
     int n = rank_counts[i];
     /* slot_bytes * slot_count / 2 */
-    part p = {stride, (unsigned)i + processes, (size_t)(tcp ? 512 : 128) * 1024};
+    part p = {stride, (unsigned)i + (processes ? NCOUNTS : 0), (size_t)(tcp ? 512 : 128) * 1024};
     int result =
         processes ? run_processes(n, &config, fn, &p, 120, NULL) : run_threads(n, &config, fn, &p);
     cr_assert_eq(result, 0, "%d %s over %s", n, processes ? "processes" : "threads", transport);

@@ -308,7 +308,7 @@ static int find_event(int events, const char *name) {
 /* At events of the first rank, which writes the files, and of the last, which is a server if any
  * is: with TEST_ALL=1 at every stride-th. */
 static void kill_everywhere(const char *strategy, int stride) {
-  stride = extent(2 * stride, stride, 8 * stride);
+  stride = extent(4 * stride, stride, 8 * stride);
   job j;
   make(&j, strategy);
   for (int rank = 0; rank < RANKS; rank += RANKS - 1) {

@@ -3,14 +3,10 @@
 #include <sys/mman.h>
 #include <ucontext.h>
 
+#include "sanitized.h"
 #include "support_world.h"
 
-#if defined(__has_feature) /* clang */
-#if __has_feature(address_sanitizer)
-#define __SANITIZE_ADDRESS__ 1
-#endif
-#endif
-#if defined(__SANITIZE_ADDRESS__)
+#if SANITIZED_ADDRESS
 #include <sanitizer/common_interface_defs.h>
 #include <sanitizer/lsan_interface.h>
 #endif
@@ -42,7 +38,7 @@ struct fibers {
 
 /* Tell the sanitizer that a switch of stacks begins, and that it is done. */
 static void leave_stack(void **fake, const void *stack, size_t bytes) {
-#if defined(__SANITIZE_ADDRESS__)
+#if SANITIZED_ADDRESS
   __sanitizer_start_switch_fiber(fake, stack, bytes);
 #else
   (void)fake, (void)stack, (void)bytes;
@@ -50,7 +46,7 @@ static void leave_stack(void **fake, const void *stack, size_t bytes) {
 }
 
 static void enter_stack(void *fake, const void **stack, size_t *bytes) {
-#if defined(__SANITIZE_ADDRESS__)
+#if SANITIZED_ADDRESS
   __sanitizer_finish_switch_fiber(fake, stack, bytes);
 #else
   (void)fake, (void)stack, (void)bytes;
@@ -60,7 +56,7 @@ static void enter_stack(void *fake, const void **stack, size_t *bytes) {
 /* Tells the sanitizer that a rank which will be struck has its turn, or no longer: its call never
  * returns, and what that has allocated is lost. */
 static void expect_leaks(const fiber *f, bool begin) {
-#if defined(__SANITIZE_ADDRESS__)
+#if SANITIZED_ADDRESS
   if (f->all->world->doomed[f->rank])
     (begin ? __lsan_disable : __lsan_enable)();
 #else

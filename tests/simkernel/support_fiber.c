@@ -5,14 +5,12 @@
 #include <sys/mman.h>
 #include <ucontext.h>
 
+#include "sanitized.h"
 #include "support_machine.h"
 
-#if defined(__SANITIZE_ADDRESS__)
+#if SANITIZED_ADDRESS
 #include <sanitizer/common_interface_defs.h>
 #include <sanitizer/lsan_interface.h>
-#define ADDRESS 1
-#else
-#define ADDRESS 0
 #endif
 
 #define STACK_BYTES ((size_t)1024 * 1024) /* the kernel gives what is used of it */
@@ -41,7 +39,7 @@ static struct {
 
 /* Tell the sanitizer that a switch of stacks begins, and that it is done. */
 static void leave_stack(void **fake, const void *stack, size_t bytes) {
-#if ADDRESS
+#if SANITIZED_ADDRESS
   __sanitizer_start_switch_fiber(fake, stack, bytes);
 #else
   (void)fake, (void)stack, (void)bytes;
@@ -49,7 +47,7 @@ static void leave_stack(void **fake, const void *stack, size_t bytes) {
 }
 
 static void enter_stack(void *fake, const void **stack, size_t *bytes) {
-#if ADDRESS
+#if SANITIZED_ADDRESS
   __sanitizer_finish_switch_fiber(fake, stack, bytes);
 #else
   (void)fake, (void)stack, (void)bytes;
@@ -94,9 +92,9 @@ void sk_fiber_free(sk_fiber *f) {
 void sk_fiber_resume(sk_fiber *f) {
   driver.current = f;
   leave_stack(&driver.fake, f->stack, STACK_BYTES);
-  if (ADDRESS || !f->started) {
+  if (SANITIZED_ADDRESS || !f->started) {
     f->started = true;
-    if (ADDRESS || _setjmp(driver.place) == 0)
+    if (SANITIZED_ADDRESS || _setjmp(driver.place) == 0)
       swapcontext(&driver.context, &f->context);
   } else if (_setjmp(driver.place) == 0) {
     _longjmp(f->place, 1);
@@ -108,7 +106,7 @@ void sk_fiber_leave(bool last) {
   sk_fiber *f = driver.current;
   driver.current = NULL;
   leave_stack(last ? NULL : &f->fake, driver.stack, driver.bytes);
-  if (ADDRESS)
+  if (SANITIZED_ADDRESS)
     swapcontext(&f->context, &driver.context);
   else if (_setjmp(f->place) == 0)
     _longjmp(driver.place, 1);

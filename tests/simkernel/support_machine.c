@@ -6,7 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#if defined(__SANITIZE_ADDRESS__)
+#include "sanitized.h"
+
+#if SANITIZED_ADDRESS
 #include <sanitizer/lsan_interface.h>
 #endif
 
@@ -83,7 +85,7 @@ uint64_t sk_now_ns(void) {
 /* Tells the sanitizer that what a rank has allocated when it is killed is lost. All ranks may be.
  */
 static void expect_leaks(bool begin) {
-#if defined(__SANITIZE_ADDRESS__)
+#if SANITIZED_ADDRESS
   (begin ? __lsan_disable : __lsan_enable)();
 #else
   (void)begin;

@@ -148,8 +148,8 @@ static void die_at_each(int nranks, job_call call, uint64_t step) {
 
 Test(shrink, deaths_at_each_call_of_a_shrink, .timeout = 300) {
   die_at_each(3, JOB_SHRINK, (uint64_t)extent_seeds(4, 2, 60, 1));
-  die_at_each(4, JOB_SHRINK, (uint64_t)extent_seeds(8, 5, 90, 3));
-  die_at_each(5, JOB_SHRINK, (uint64_t)extent_seeds(20, 12, 150, 8));
+  die_at_each(4, JOB_SHRINK, (uint64_t)extent_seeds(16, 5, 90, 3));
+  die_at_each(5, JOB_SHRINK, (uint64_t)extent_seeds(40, 12, 150, 8));
 }
 
 Test(shrink, deaths_at_each_call_of_an_agreement, .timeout = 300) {
@@ -201,7 +201,7 @@ static bool random_deaths(uint64_t seed, bool verbose) {
 
 Test(shrink, random_deaths, .timeout = 600) {
   cr_expect_eq(seeds_run("build/tests/simkernel_test_shrink --filter shrink/random_deaths",
-                         random_deaths, 1, extent(250, 1500, 20)),
+                         random_deaths, 1, extent(120, 1500, 20)),
                0);
 }
 
@@ -217,6 +217,6 @@ static bool random_deaths_of_many(uint64_t seed, bool verbose) {
 
 Test(shrink, random_deaths_of_many, .timeout = 600) {
   cr_expect_eq(seeds_run("build/tests/simkernel_test_shrink --filter shrink/random_deaths_of_many",
-                         random_deaths_of_many, 1, extent(8, 16, 1)),
+                         random_deaths_of_many, 1, extent(3, 16, 1)),
                0);
 }

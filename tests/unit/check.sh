@@ -1,8 +1,8 @@
 #!/bin/bash
-# ./check, with fake builds and tests: which tests of a Release build it runs, that with --all each test runs there or
-# with sanitizers, as .ci/run does, that --without-vm leaves out just those in a virtual machine and says so, that it
-# fails if fuzzing finds something and leaves nothing running if a test fails, and that options it does not have are
-# refused.
+# ./check, with fake builds and tests: which tests of a Release build it runs, that with --once, as .ci/run does, each
+# test that is not only for --all runs either there or with sanitizers, and with --all in both, that --without-vm leaves
+# out just those in a virtual machine and says so, that it fails if fuzzing finds something and leaves nothing running
+# if a test fails, and that options it does not have are refused.
 set -euo pipefail
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
@@ -47,27 +47,36 @@ ran() {
 not_sanitized() { sed -n '/^set(not_sanitized/,/)/p' "$SOURCE/tests/CMakeLists.txt" | tr -s ' ()' '\n' | grep -qxF "$1"; }
 
 note='left out: the tests in a virtual machine \(--without-vm\)'
+all_only=$(names -L all_only)
+[ "$(wc -l <<<"$all_only")" -ge 20 ]
 expect 0 'all tests passed' --no-install
 if grep -qE "$note" <<<"$out"; then echo "said without cause: $note" && exit 1; fi
-diff <(ran) <(names | grep -vE '^(vm_(run|programs|perf|verbs_hosts)|chaos_storms|install_(abi|musl|packages|site))$' | sort)
+diff <(ran) <(names | grep -vxF "$all_only" | sort)
 if grep -qE 'asan|tsan' "$CALLS"; then echo "more than the everyday tests: $(cat "$CALLS")" && exit 1; fi
 
 expect 0 "$note" --without-vm --no-install
-diff <(ran) <(names | grep -vE '^(vm_|(chaos_storms|install_(abi|musl|packages|site))$)' | sort)
+diff <(ran) <(names | grep -vxF "$all_only" | grep -v '^vm_' | sort)
 
+# Each test but those is in one of the two runs, and those with sanitizers are in that build.
 command=.ci/run
 expect 0 'all tests passed' --no-install
-# A test that is not in the Release run must be in a sanitizer's, which runs all tests of its build.
-simulated=$(names -L simulated)
-diff <(ran) <(names | grep -vxF "$simulated" | sort)
-for test in $simulated; do
-  grep -qE '^(cuda|gpu|model|sched|sim|simkernel)_test_' <<<"$test" && ! not_sanitized "$test" && continue
-  echo "./check --all runs $test nowhere" && exit 1
+sanitized=$(names -L sanitized)
+diff <(ran) <(names | grep -vxF "$all_only" | grep -vxF "$sanitized" | sort)
+for test in $sanitized; do
+  if not_sanitized "$test" || grep -qxF "$test" <<<"$all_only"; then echo ".ci/run runs $test nowhere" && exit 1; fi
 done
+grep -qx 'fuzzed for 5 s' <<<"$out"
+grep -qE -- '--test-dir build-check/asan .*-j[0-9]+ -L sanitized -LE all_only *$' "$CALLS"
+grep -q 'build-check/tsan ' "$CALLS"
+expect 0 "$note" --without-vm --no-install
+diff <(ran) <(names | grep -v '^vm_' | grep -vxF "$all_only" | grep -vxF "$sanitized" | sort)
+
+command=check
+expect 0 'all tests passed' --all --no-install
+diff <(ran) <(names | sort)
 grep -qx 'fuzzed for 15 s' <<<"$out"
 grep -qE -- '--test-dir build-check/asan .*-j[0-9]+ *$' "$CALLS" && grep -q 'build-check/tsan ' "$CALLS"
-expect 0 "$note" --without-vm --no-install
-diff <(ran) <(names | grep -v '^vm_' | grep -vxF "$simulated" | sort)
+command=.ci/run
 fake tests/fuzz/run <<<'echo "fuzz_some FAILED"; exit 1'
 for options in '' --without-vm; do
   # shellcheck disable=SC2086
@@ -80,7 +89,7 @@ mkfifo "$dir/begun"
 # shellcheck disable=SC2016
 fake tests/fuzz/run <<<'tail -f /dev/null & echo $! >begun; wait'
 # shellcheck disable=SC2016
-fake bin/ctest <<<'[[ $* != *"-L vm" ]] || { cat begun >"$CALLS"; exit 8; }; echo "100% tests passed"'
+fake bin/ctest <<<'[[ $* != *"-L vm"* ]] || { cat begun >"$CALLS"; exit 8; }; echo "100% tests passed"'
 expect 1 'tests failed in build-check/release' --no-install
 beside=$(<"$CALLS")
 timeout 30 tail --pid="$beside" -f /dev/null || { kill "$beside" && echo "fuzzing goes on" && exit 1; }
@@ -89,6 +98,6 @@ command=check
 for words in --without-vms --al '--no-install now' -h; do
   # shellcheck disable=SC2086
   expect 1 "unknown argument ${words##* }" $words
-  grep -qF 'usage: ./check [--all] [--no-install] [--without-vm]' <<<"$out"
+  grep -qF 'usage: ./check [--once | --all] [--no-install] [--without-vm]' <<<"$out"
   [ ! -s "$CALLS" ]
 done
