@@ -89,7 +89,7 @@ static int random_groups(coll_comm *comm, int rank, int nranks, void *arg) {
 
 Test(create_group, random, .timeout = 200) {
   const char *transports[] = {"shm", "tcp"};
-  unsigned seeds = (unsigned)extent(4, 4, 1), one = 1;
+  unsigned seeds = (unsigned)extent(2, 4, 1), one = 1;
   for (int t = 0; t < transports_tried(); t++) {
     coll_config config = COLL_CONFIG_INIT;
     config.transport = transports[t];

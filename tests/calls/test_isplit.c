@@ -130,7 +130,7 @@ static int random_splits(coll_comm *comm, int rank, int nranks, void *arg) {
 }
 
 Test(isplit, random, .timeout = 200) {
-  unsigned seeds = (unsigned)extent(4, 4, 1);
+  unsigned seeds = (unsigned)extent(2, 4, 1);
   cr_assert_eq(run_in_all_ways(7, 1, 4, random_splits, &seeds), 0);
 }
 

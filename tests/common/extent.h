@@ -1,7 +1,7 @@
 /*
- * extent.h: how many of their cases long tests go through. By default some of the repetitions are
- * left out: every collective, type, operation and class of rank counts stays. TEST_ALL=1 has tests
- * go through more, most of them through all.
+ * extent.h: how many of their cases long tests go through. By default a sample, in which
+ * every collective, type, operation and class of rank counts stays. TEST_ALL=1 has tests go through
+ * more, most of them through all.
  */
 #ifndef TESTS_COMMON_EXTENT_H
 #define TESTS_COMMON_EXTENT_H

@@ -22,7 +22,7 @@ static int run_direct(coll_comm *comm, int rank, int nranks, void *part) {
 }
 
 Test(direct, cases) {
-  const unsigned share = (unsigned)extent(613, 311, 1201);
+  const unsigned share = (unsigned)extent(1201, 311, 1201);
   setenv("COLL_GPU_SLOT_BYTES", "4096", 1);
   device_use(0);
   EACH_MODE(mode, MODE_ORDERED, MODE_MEET)
@@ -90,7 +90,7 @@ static int run_sweep(coll_comm *comm, int rank, int nranks, void *arg) {
 }
 
 Test(direct, rounds) {
-  const unsigned stride = (unsigned)extent(257, 127, 601);
+  const unsigned stride = (unsigned)extent(601, 127, 601);
   setenv("COLL_GPU_SLOT_BYTES", "4096", 1);
   device_use(0);
   EACH_MODE(mode, MODE_ORDERED, MODE_MEET)
@@ -101,8 +101,8 @@ Test(direct, rounds) {
 }
 
 Test(direct, many_ranks) {
-  const unsigned stride = (unsigned)extent(311, 157, 601);
-  const int few = extent(2, 1, 3);
+  const unsigned stride = (unsigned)extent(601, 157, 601);
+  const int few = extent(3, 1, 3);
   static const int ranks[] = {9, MOST_DEVICES, MOST_DEVICES + 1};
   setenv("COLL_GPU_SLOT_BYTES", "4096", 1);
   device_use(0);

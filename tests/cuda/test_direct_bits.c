@@ -134,7 +134,7 @@ static int compare_all(coll_comm *comm, int rank, int nranks, void *arg) {
 
 /* With 2 to 5 ranks in all modes, or a part of that. */
 static void run(setting s) {
-  const int stride = extent(5, 3, 7);
+  const int stride = extent(7, 3, 7);
   coll_config config = COLL_CONFIG_INIT;
   config.deterministic = s.deterministic;
   config.accumulate = s.accumulate;

@@ -117,7 +117,7 @@ static int run_calls(coll_comm *comm, int rank, int nranks, void *arg) {
 
 Test(levels, calls) {
   DEVICE_NEEDS_FAKE("GPU_PEERS");
-  const unsigned stride = (unsigned)extent(257, 127, 797);
+  const unsigned stride = (unsigned)extent(797, 127, 797);
   setenv("COLL_GPU_SLOT_BYTES", "4096", 1);
   levels_peers();
   device_use(0);
@@ -314,7 +314,7 @@ Test(levels, copies) {
   levels_peers();
   device_use(0);
   device_mode(MODE_ORDERED);
-  for (int i = 1; i < 4; i += extent(1, 1, 3)) {
+  for (int i = 1; i < 4; i += extent(3, 1, 3)) {
     scene s = {shapes[i], MODE_ORDERED, 1, 0};
     cr_expect_eq(run_threads(s.shape.ngroups * s.shape.size, NULL, count_copies, &s), 0, "%d", i);
   }

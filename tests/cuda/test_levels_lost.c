@@ -241,7 +241,7 @@ Test(levels_lost, killed) {
 Test(levels_lost, frozen) {
   DEVICE_NEEDS_FAKE("GPU_PEERS");
   load();
-  for (int i = 0; i < extent(2, 6, 1); i++)
+  for (int i = 0; i < extent(1, 6, 1); i++)
     run_scene(FROZEN, (called)((i + 1) % CALLED), i % 2 ? MODE_ORDERED : MODE_SPIN, 1 + i % 2 * 2,
               i % 2, COLL_ERR_TIMEOUT);
 }
@@ -258,7 +258,7 @@ Test(levels_lost, aborted) {
 Test(levels_lost, mismatched) {
   DEVICE_NEEDS_FAKE("GPU_PEERS");
   load();
-  for (int i = 0; i < 3 * CALLED; i += extent(2, 1, 4)) {
+  for (int i = 0; i < 3 * CALLED; i += extent(4, 1, 4)) {
     const fault what = (fault)(OTHER_COUNT + i % 3);
     run_scene(what, (called)(i / 3), what % 2 ? MODE_SPIN : MODE_ORDERED, 1 + (int)what % 3, false,
               COLL_ERR_MISMATCH);

@@ -95,7 +95,7 @@ static void run_over(const char *transport, const plan *p) {
 }
 
 Test(ranks, processes) {
-  const unsigned share = (unsigned)extent(23, 7, 61);
+  const unsigned share = (unsigned)extent(61, 7, 61);
   device_load(); /* each rank initialises it itself, before its communicator is made */
   for (int mode = 0; mode <= MODE_SPIN; mode++) {
     run_over("shm", &(plan){mode, share, (unsigned)mode, mode % 2});
@@ -107,7 +107,7 @@ Test(ranks, processes) {
 static void run_queues(const char *queues, const char *strict) {
   DEVICE_NEEDS_FAKE("GPU_QUEUES");
   static const int modes[] = {MODE_STAGED, MODE_ONE_GPU, MODE_SPIN};
-  const unsigned share = (unsigned)extent(61, 23, 121);
+  const unsigned share = (unsigned)extent(121, 23, 121);
   setenv("GPU_QUEUES", queues, 1);
   setenv("GPU_STRICT", strict, 1);
   device_load();

@@ -96,7 +96,7 @@ static int run_process(coll_comm *comm, int rank, int nranks, void *arg) {
 }
 
 Test(registered, threads) {
-  const unsigned stride = (unsigned)extent(367, 67, 1201);
+  const unsigned stride = (unsigned)extent(1201, 67, 1201);
   setenv("COLL_GPU_SLOT_BYTES", "4096", 1);
   device_use(0);
   EACH_MODE(mode, MODE_ORDERED, MODE_MEET)
@@ -107,7 +107,7 @@ Test(registered, threads) {
 }
 
 Test(registered, processes) {
-  const unsigned stride = (unsigned)extent(131, 67, 601);
+  const unsigned stride = (unsigned)extent(601, 67, 601);
   setenv("COLL_GPU_SLOT_BYTES", "4096", 1);
   device_load();
   EACH_MODE(mode, MODE_ORDERED, MODE_SPIN) {
@@ -174,7 +174,7 @@ Test(registered, bits) {
                                             COLL_DETERMINISTIC_OFF};
   setenv("COLL_GPU_SLOT_BYTES", "4096", 1);
   device_use(0);
-  for (int k = 0; k < 4 * 3; k += extent(2, 1, 5)) {
+  for (int k = 0; k < 4 * 3; k += extent(5, 1, 5)) {
     const int mode = MODE_ORDERED + k % 4, nranks = 2 + k % 5;
     coll_config config = COLL_CONFIG_INIT;
     config.deterministic = levels[k % 3];
@@ -362,7 +362,7 @@ Test(registered, overwritten) {
   setenv("GPU_MODEL", "races", 1);
   device_use(0);
   EACH_MODE(mode, MODE_ORDERED, MODE_MEET)
-    for (int nranks = 2; nranks <= 4; nranks += extent(2, 1, 3)) {
+    for (int nranks = 2; nranks <= 4; nranks += extent(3, 1, 3)) {
       cr_assert_eq(run_threads(nranks, NULL, run_kinds, &uses), 0, "%d ranks, mode %d", nranks,
                    mode);
       cr_assert_eq(device_take_races(), 0, "%d ranks, mode %d", nranks, mode);

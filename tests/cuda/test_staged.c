@@ -11,7 +11,7 @@
 TestSuite(staged, .timeout = 120);
 
 Test(staged, threads) {
-  const unsigned share = (unsigned)extent(17, 3, 61);
+  const unsigned share = (unsigned)extent(61, 3, 61);
   device_use(0); /* before the communicator is made, as a program does */
   for (int nranks = 1; nranks <= 5; nranks++) {
     cases_part part = {share, (unsigned)nranks % share, CASE_BLOCKING, CASE_FORMS};

@@ -11,7 +11,7 @@
 TestSuite(streams, .timeout = 240);
 
 Test(streams, threads) {
-  const unsigned share = (unsigned)extent(19, 7, 61);
+  const unsigned share = (unsigned)extent(61, 7, 61);
   device_use(0); /* before the communicator is made, as a program does */
   for (int nranks = 1; nranks <= 5; nranks++) {
     cases_part part = {share, (unsigned)nranks % share, CASE_STREAMED, 2};

@@ -119,22 +119,22 @@ static void expect_models(int ranks, int comms, int seeds) {
 }
 
 Test(driver_meet, two_ranks) {
-  expect_models(2, 1, extent_seeds(30, 50, 6, 1000));
+  expect_models(2, 1, extent_seeds(12, 50, 6, 1000));
 }
 Test(driver_meet, three_ranks) {
-  expect_models(3, 1, extent_seeds(30, 50, 6, 1000));
+  expect_models(3, 1, extent_seeds(12, 50, 6, 1000));
 }
 Test(driver_meet, eight_ranks) {
-  expect_models(8, 1, extent_seeds(20, 30, 2, 300));
+  expect_models(8, 1, extent_seeds(8, 30, 2, 300));
 }
 Test(driver_meet, nine_ranks) {
-  expect_models(9, 1, extent_seeds(20, 30, 2, 300));
+  expect_models(9, 1, extent_seeds(8, 30, 2, 300));
 }
 Test(driver_meet, twelve_ranks) {
-  expect_models(PARTIES, 1, extent_seeds(10, 10, 3, 100));
+  expect_models(PARTIES, 1, extent_seeds(5, 10, 3, 100));
 }
 Test(driver_meet, communicators_at_once) {
-  expect_models(3, MOST_COMMS, extent_seeds(20, 20, 3, 200));
+  expect_models(3, MOST_COMMS, extent_seeds(8, 20, 3, 200));
 }
 
 /* ---- graphs ---- */

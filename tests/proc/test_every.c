@@ -8,12 +8,12 @@
  *               n and n + 1 elements
  *   moves       the same for the collectives that move data, with every type and others by size
  *   chunks      each collective, type and operation with a chunk of elements, one more and one
- *               less; each for one n
+ *               less
  *   large       each collective for each n with several chunks and with several MiB, of two types
  *   hosts       the same on ranks that believe to be on several hosts
  *
  * All this over shm, half of the cases for one n on threads, the others on processes, and half
- * over tcp, on threads, for one n up to 8; all chunks. With TEST_ALL=1 each case is run for one n
+ * over tcp, on threads, for one n up to 8. With TEST_ALL=1 each case is run for one n
  * or more everywhere. Sanitizers see a tenth of the cases.
  */
 #include <criterion/criterion.h>
@@ -35,11 +35,12 @@ enum { TCP_COUNTS = 5 };
 static const int rank_counts[] = {1, 2, 3, 4, 5, 7, 8, 16, 17};
 enum { TCP_COUNTS = 7 };
 #endif
-#define NCOUNTS     (sizeof(rank_counts) / sizeof(*rank_counts))
-#define SHARE       ((unsigned)extent_seeds(19, 7, 51, 4))
-#define TCP_SHARE   ((unsigned)extent_seeds(13, 5, 83, 4))
-#define LARGE_SHARE ((unsigned)extent(11, 2, 23)) /* not a divisor of the number of cases */
-#define HOSTS_SHARE ((unsigned)extent(11, 4, 59))
+#define NCOUNTS      (sizeof(rank_counts) / sizeof(*rank_counts))
+#define SHARE        ((unsigned)extent_seeds(19, 7, 51, 4))
+#define TCP_SHARE    ((unsigned)extent_seeds(13, 5, 83, 4))
+#define CHUNKS_SHARE ((unsigned)extent(19, 7, 23))
+#define LARGE_SHARE  ((unsigned)extent(11, 2, 23)) /* not a divisor of the number of cases */
+#define HOSTS_SHARE  ((unsigned)extent(11, 4, 59))
 
 /* Which part of all cases a run takes: every `stride`-th, so that each case is run for some n. */
 typedef struct part {
@@ -210,13 +211,13 @@ Test(every, moves_tcp, .timeout = 250) {
   tour("tcp", false, all_moves, TCP_SHARE);
 }
 Test(every, chunks_shm, .timeout = 250) {
-  tour("shm", false, all_chunks, NCOUNTS);
+  tour("shm", false, all_chunks, CHUNKS_SHARE);
 }
 Test(every, chunks_processes, .timeout = 250) {
-  tour("shm", true, all_chunks, NCOUNTS);
+  tour("shm", true, all_chunks, CHUNKS_SHARE);
 }
 Test(every, chunks_tcp, .timeout = 250) {
-  tour("tcp", false, all_chunks, TCP_COUNTS);
+  tour("tcp", false, all_chunks, CHUNKS_SHARE);
 }
 Test(every, large_shm, .timeout = 250) {
   tour("shm", false, all_large, LARGE_SHARE);

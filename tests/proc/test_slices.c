@@ -30,7 +30,7 @@ static int run_sizes(coll_comm *comm, int rank, int nranks, void *arg) {
 /* Runs a collective by an algorithm in which every rank talks to every other, and by the free
  * choice. */
 static void check(case_coll coll, const char *algo) {
-  for (int nranks = 5; nranks <= 11; nranks += extent(3, 3, 6))
+  for (int nranks = 5; nranks <= 11; nranks += extent(6, 3, 6))
     for (int forced = 0; forced < 2; forced++) {
       coll_config config = COLL_CONFIG_INIT;
       config.algo = forced ? algo : NULL;

@@ -88,7 +88,7 @@ static int random_splits(coll_comm *comm, int rank, int nranks, void *arg) {
 
 Test(split, random, .timeout = 100) {
   const char *transports[] = {"shm", "tcp"};
-  unsigned seeds = (unsigned)extent(6, 6, 2);
+  unsigned seeds = (unsigned)extent(3, 6, 2);
   for (int t = 0; t < transports_tried(); t++) {
     coll_config config = COLL_CONFIG_INIT;
     config.transport = transports[t];

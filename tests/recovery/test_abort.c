@@ -329,7 +329,7 @@ static void check_random(const rounds *all, int nranks) {
 Test(abort, at_any_moment, .timeout = 200) {
   for (int nranks = 2; nranks <= 5; nranks += 3) {
     rounds *all = shared_memory(sizeof(*all));
-    all->most = extent(60, ROUNDS, 20);
+    all->most = extent(20, ROUNDS, 20);
     cr_expect_eq(run_processes(nranks, NULL, abort_at_random, all, 100, NULL), 0);
     check_random(all, nranks);
   }

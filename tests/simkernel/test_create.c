@@ -96,7 +96,7 @@ static bool die_at(int nranks, int maker, uint64_t seed, uint64_t calls) {
 }
 
 Test(create, deaths_at_each_call, .timeout = 300) {
-  const uint64_t step = (uint64_t)extent(3, 1, 40);
+  const uint64_t step = (uint64_t)extent(13, 1, 40);
   for (int nranks = 2; nranks <= 5; nranks++)
     for (victim = 0; victim < nranks; victim++)
       for (uint64_t calls = (uint64_t)(nranks + victim) % step;
@@ -106,7 +106,7 @@ Test(create, deaths_at_each_call, .timeout = 300) {
 
 /* Each rank in turn has made the id, and each dies. */
 Test(create, deaths_at_each_call_with_other_makers, .timeout = 300) {
-  const uint64_t step = (uint64_t)extent(7, 1, 40);
+  const uint64_t step = (uint64_t)extent(13, 1, 40);
   for (int nranks = 2; nranks <= 5; nranks++)
     for (int maker = 1; maker < nranks; maker++)
       for (victim = 0; victim < nranks; victim++)
