@@ -29,7 +29,8 @@ static size_t front_bytes(unsigned slot_count) {
 
 /* The sizes of the parts: sides, work and heads (at least one a slot), then one slot. */
 static bool lay_out(size_t slot_bytes, unsigned slot_count, size_t *control, size_t *stride) {
-  size_t bytes = front_bytes(slot_count) + (size_t)slot_count * 2 * SHM_LINE;
+  const size_t heads = slot_count > SHM_HEADS_LEAST ? slot_count : SHM_HEADS_LEAST;
+  size_t bytes = front_bytes(slot_count) + heads * 2 * SHM_LINE;
   return slot_count > 0 && slot_bytes < SHM_OFFER && round_up(bytes, SHM_PAGE, control) &&
          round_up(slot_bytes, SHM_PAGE, stride);
 }

@@ -5,9 +5,9 @@
  * own shm_side. No cache line has two writers. A message is published by its head's sequence
  * number; head and slot are given back by the consumer's credit. Short messages travel inside the
  * head, so that one cache line moves for each. Message k has head k modulo the number of heads and
- * slot k modulo that of slots. There are more heads than slots, as many as fit in their pages. So
- * many short messages may be on their way; a long one must wait until the message before it in its
- * slot has been read.
+ * slot k modulo that of slots. There are more heads than slots, 64 or more, as many as fit in their
+ * pages. So many short messages may be on their way; a long one must wait until the message before
+ * it in its slot has been read.
  *
  * A message may also lie elsewhere, in memory of the producer that the consumer has mapped too:
  * then its head has a *note* that says where (SHM_REFERENCE). A note may also offer such memory
@@ -38,6 +38,7 @@
 #define SHM_LINE         64u
 #define SHM_PAGE         4096u
 #define SHM_INLINE_BYTES 32u
+#define SHM_HEADS_LEAST  64u /* with 21, a window of 64 short messages took a quarter longer */
 
 #define SHM_UNLIKELY(condition) __builtin_expect(!!(condition), 0)
 #define SHM_LIKELY(condition)   __builtin_expect(!!(condition), 1)

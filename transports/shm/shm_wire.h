@@ -11,7 +11,7 @@
 #include "coll/coll_transport.h"
 #include "libcoll/net/unix_socket.h"
 
-#define SHM_MAGIC 0x326d6873u /* "shm2": changes with every change of what is shared */
+#define SHM_MAGIC 0x336d6873u /* "shm3": changes with every change of what is shared */
 
 /* An endpoint as its peers know it; travels in the transport's blob. */
 typedef struct shm_blob {
