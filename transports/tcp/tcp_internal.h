@@ -29,7 +29,8 @@
 #define TCP_HELLO_NS       1000000000ull /* until the peer's kernel must have a hello */
 #define TCP_REDIAL_NS      20000000ull   /* the pause if the peer had no time for a connection */
 #define TCP_RAILS_MAX      4             /* pairs of interfaces that a connection uses */
-#define TCP_LINGER_MS      300           /* how long close() waits for what was sent to arrive */
+#define TCP_LINGER_MS      2000          /* how long close() waits for a peer that reads nothing */
+#define TCP_LINGER_MOST_MS 10000         /* ... and for what was sent to arrive at all */
 
 /* What a peer must know. */
 typedef struct tcp_blob {
@@ -111,10 +112,11 @@ typedef struct tcp_conn {
   tcp_endpoint *ep;
   LIST_ENTRY(tcp_conn) link; /* in conns or lingering */
   LIST_ENTRY(tcp_conn) blocked_link;
-  bool far;      /* dialling: the peer's kernel takes no hellos of one origin (auth.h) */
-  bool blocked;  /* in the list of connections with unsent output */
-  bool reported; /* env->fail() was called */
-  bool shut;     /* lingering: our side is shut down */
+  bool far;         /* dialling: the peer's kernel takes no hellos of one origin (auth.h) */
+  bool blocked;     /* in the list of connections with unsent output */
+  bool reported;    /* env->fail() was called */
+  bool shut;        /* lingering: our side is shut down */
+  uint64_t unacked; /* lingering: bytes that had not arrived at the last look */
   tcp_conn_state state;
   colli_tls *tls; /* NULL: none */
   colli_stream stream;
@@ -149,6 +151,7 @@ struct tcp_endpoint {
   LIST_HEAD(, tcp_conn) conns;
   LIST_HEAD(, tcp_conn) blocked;
   LIST_HEAD(, tcp_conn) lingering;
+  uint64_t arrived_ns; /* when anything of a lingering connection was last seen to arrive */
   tcp_nic nics[COLLI_MAX_ADDRS];
   LIST_HEAD(, tcp_rails) rails, rails_lingering;
 };
@@ -257,7 +260,12 @@ void tcp_disconnect(coll_conn *base);
 /* Advances all lingering connections. */
 void tcp_linger_progress(tcp_endpoint *ep);
 
-/* Waits for lingering connections, for TCP_LINGER_MS at most, and closes those that are left. */
+/* Whether close(), which began at that time, still waits: as long as something arrives, for
+ * TCP_LINGER_MOST_MS at most. A peer that is held up on a busy machine reads nothing for a while.
+ */
+bool tcp_linger_goes_on(const tcp_endpoint *ep, uint64_t begun_ns);
+
+/* Waits for lingering connections and closes those that are left. */
 void tcp_linger_close(tcp_endpoint *ep);
 
 #endif

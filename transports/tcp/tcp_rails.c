@@ -264,9 +264,12 @@ static bool step_lingering(tcp_rails *rails) {
       tcp_rails_retire(conn);
   if (rails->first == rails->next)
     return true;
+  const uint64_t first = rails->first;
   tcp_rails_flush(rails);
   look(rails, env->now_ns(env->ctx));
   tcp_rails_reap(rails);
+  if (rails->first != first)
+    rails->ep->arrived_ns = env->now_ns(env->ctx);
   return rails->first == rails->next || tcp_rails_open(rails) == 0;
 }
 
@@ -280,9 +283,8 @@ void tcp_rails_linger(tcp_endpoint *ep) {
 }
 
 void tcp_rails_close(tcp_endpoint *ep) {
-  const coll_transport_env *env = ep->env;
-  const uint64_t until_ns = env->now_ns(env->ctx) + TCP_RAILS_LINGER_MS * COLLI_NS_PER_MS;
-  while (!LIST_EMPTY(&ep->rails_lingering) && env->now_ns(env->ctx) < until_ns) {
+  const uint64_t begun_ns = ep->env->now_ns(ep->env->ctx);
+  while (!LIST_EMPTY(&ep->rails_lingering) && tcp_linger_goes_on(ep, begun_ns)) {
     tcp_rails_linger(ep);
     if (!LIST_EMPTY(&ep->rails_lingering))
       poll(NULL, 0, 1);

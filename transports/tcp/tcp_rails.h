@@ -34,8 +34,7 @@
 #define TCP_RAILS_LONG      16384     /* messages of so many bytes go over all rails */
 #define TCP_RAILS_REAP      4         /* after so many messages, look what was acknowledged */
 #define TCP_RAILS_AHEAD     (1 << 24) /* no message is so far before or behind the wanted one */
-#define TCP_RAILS_UNHEARD   2   /* questions or repetitions without an answer: a rail is retired */
-#define TCP_RAILS_LINGER_MS 900 /* as TCP_LINGER_MS: so that a rail that breaks is noticed */
+#define TCP_RAILS_UNHEARD   2 /* questions or repetitions without an answer: a rail is retired */
 #define TCP_RAILS_BEHIND_NS 20000000ull   /* then later messages are read first */
 #define TCP_RAILS_REAP_NS   1000000ull    /* at least so often, look what was acknowledged */
 #define TCP_RAILS_FULL_NS   2000000ull    /* so long a rank polls for acknowledgements */
@@ -156,7 +155,7 @@ int tcp_rails_progress(tcp_endpoint *ep);
 /* Advances connections that were disconnected before all that they sent had arrived. */
 void tcp_rails_linger(tcp_endpoint *ep);
 
-/* Waits for those, for TCP_RAILS_LINGER_MS at most, and ends them. */
+/* Waits for those as tcp_linger_close() does, and ends them. */
 void tcp_rails_close(tcp_endpoint *ep);
 
 /* Ends a connection. */
