@@ -6,6 +6,7 @@
 
 #include "libcoll/base/libc.h"
 #include "libcoll/sched/sched.h"
+#include "transports/shm/shm.h"
 
 #define SLOT_LEAST 4096 /* smaller slots, with messages of less than a page, would not pay off */
 #define PEERS_MOST 32   /* peers of a rank on a large host, unless it calls all-to-all */
@@ -49,8 +50,8 @@ static bool fits(const capacity_host *host, uint64_t capacity, size_t slot_bytes
                  unsigned slot_count) {
   uint64_t peers = host->ranks - 1 < PEERS_MOST ? (uint64_t)host->ranks - 1 : PEERS_MOST;
   uint64_t segments = (uint64_t)host->ranks * (peers + COLLI_MAX_LANES);
-  uint64_t bytes = 2ull * slot_count * (slot_bytes + 64) + 8192;
-  return segments * bytes <= capacity / 8 * 7;
+  uint64_t bytes = shm_ring_bytes(slot_bytes, slot_count);
+  return bytes > 0 && segments <= capacity / 8 * 7 / bytes;
 }
 
 /* The largest slots that fit on a host, in /dev/shm if possible; 0 if none fit. */

@@ -11,6 +11,8 @@
 
 #include "libcoll/base/shared.h"
 #include "libcoll/comm/shm_capacity.h"
+#include "libcoll/sched/sched.h"
+#include "transports/shm/shm.h"
 
 enum { SHM = 1, TCP = 2, MIB = 1 << 20, KIB = 1 << 10 };
 
@@ -104,6 +106,17 @@ Test(shm_capacity, slots_shrink_to_fit) {
   add_host(0, 16, 1, 64);
   cr_expect_eq(settle(16), 8 * KIB);
   cr_expect_eq(table[15].transports, SHM | TCP);
+}
+
+/* A connection takes as much as its rings do; an eighth of the memory stays free. */
+Test(shm_capacity, the_size_of_a_connection_counts) {
+  const uint64_t needed = 2 * (1 + COLLI_MAX_LANES) * shm_ring_bytes(32 * KIB, 8);
+  const uint64_t least = (needed + 6) / 7 * 8;
+  add_host(0, 2, 1, 0);
+  table[0].dev_shm_free = table[1].dev_shm_free = least;
+  cr_expect_eq(settle(2), 32 * KIB);
+  table[1].dev_shm_free = least - 8;
+  cr_expect_eq(settle(2), 16 * KIB);
 }
 
 Test(shm_capacity, a_host_without_capacity_uses_tcp) {

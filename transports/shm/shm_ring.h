@@ -33,7 +33,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "coll/coll_transport.h"
+#include "transports/shm/shm.h"
 
 #define SHM_LINE         64u
 #define SHM_PAGE         4096u
@@ -193,9 +193,6 @@ static inline void shm_order_loads(void) {
   atomic_thread_fence(memory_order_acquire);
 #endif
 }
-
-/* The size of a pair of rings, or 0 if that is more than a size_t or a file can hold. */
-size_t shm_ring_bytes(size_t slot_bytes, unsigned slot_count);
 
 /* Makes the view of side 0 or 1 of fresh (zeroed), page-aligned memory. */
 void shm_link_init(shm_link *link, void *memory, size_t slot_bytes, unsigned slot_count, int side);
