@@ -51,10 +51,11 @@ static int start_listening(tcp_endpoint *ep) {
 /* Frees the endpoint. */
 static void tcp_close(coll_endpoint *handle) {
   tcp_endpoint *ep = (tcp_endpoint *)handle;
+  const uint64_t begun_ns = ep->env->now_ns(ep->env->ctx);
   COLLI_ASSERT(LIST_EMPTY(&ep->rails));
-  tcp_rails_close(ep);
+  tcp_rails_close(ep, begun_ns);
   COLLI_ASSERT(LIST_EMPTY(&ep->conns) && LIST_EMPTY(&ep->blocked) && ep->ndialing == 0);
-  tcp_linger_close(ep);
+  tcp_linger_close(ep, begun_ns);
   tcp_accept_close(ep);
   tcp_source_close(ep, &ep->wake);
   if (ep->epoll_fd >= 0)

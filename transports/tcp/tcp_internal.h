@@ -151,7 +151,7 @@ struct tcp_endpoint {
   LIST_HEAD(, tcp_conn) conns;
   LIST_HEAD(, tcp_conn) blocked;
   LIST_HEAD(, tcp_conn) lingering;
-  uint64_t arrived_ns; /* when anything of a lingering connection was last seen to arrive */
+  uint64_t lingered_ns; /* when what one of those has still to deliver was last seen to change */
   tcp_nic nics[COLLI_MAX_ADDRS];
   LIST_HEAD(, tcp_rails) rails, rails_lingering;
 };
@@ -265,7 +265,8 @@ void tcp_linger_progress(tcp_endpoint *ep);
  */
 bool tcp_linger_goes_on(const tcp_endpoint *ep, uint64_t begun_ns);
 
-/* Waits for lingering connections and closes those that are left. */
-void tcp_linger_close(tcp_endpoint *ep);
+/* The part of close(), which began at that time, that waits for lingering connections, and closes
+ * those that are left. */
+void tcp_linger_close(tcp_endpoint *ep, uint64_t begun_ns);
 
 #endif

@@ -29,7 +29,6 @@ static bool discard_input(int fd) {
 /* Advances a lingering connection: true if nothing is left to wait for. */
 static bool step_lingering(tcp_conn *conn) {
   COLLI_ASSERT(conn->state == TCP_LINGERING && conn->source.fd >= 0);
-  const coll_transport_env *env = conn->ep->env;
   uint64_t unacked = 0;
   const int status = colli_stream_flush(&conn->stream);
   if (status > 0)
@@ -42,7 +41,7 @@ static bool step_lingering(tcp_conn *conn) {
     return true;
   const bool known = colli_path_queued(conn->source.fd, &unacked);
   if (unacked != conn->unacked)
-    conn->ep->arrived_ns = env->now_ns(env->ctx);
+    conn->ep->lingered_ns = conn->ep->env->now_ns(conn->ep->env->ctx);
   conn->unacked = unacked;
   return conn->shut && (!known || unacked == 0);
 }
@@ -95,14 +94,12 @@ void tcp_linger_progress(tcp_endpoint *ep) {
 bool tcp_linger_goes_on(const tcp_endpoint *ep, uint64_t begun_ns) {
   /* By the clock: where processors are scarce, sleeps of 1 ms last much longer. */
   const uint64_t now_ns = ep->env->now_ns(ep->env->ctx);
-  const uint64_t since_ns = ep->arrived_ns > begun_ns ? ep->arrived_ns : begun_ns;
+  const uint64_t since_ns = ep->lingered_ns > begun_ns ? ep->lingered_ns : begun_ns;
   return now_ns < since_ns + TCP_LINGER_MS * COLLI_NS_PER_MS &&
          now_ns < begun_ns + TCP_LINGER_MOST_MS * COLLI_NS_PER_MS;
 }
 
-/* Waits for lingering connections and closes those that are left. */
-void tcp_linger_close(tcp_endpoint *ep) {
-  const uint64_t begun_ns = ep->env->now_ns(ep->env->ctx);
+void tcp_linger_close(tcp_endpoint *ep, uint64_t begun_ns) {
   while (!LIST_EMPTY(&ep->lingering) && tcp_linger_goes_on(ep, begun_ns)) {
     tcp_linger_progress(ep);
     if (!LIST_EMPTY(&ep->lingering))

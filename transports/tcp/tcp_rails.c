@@ -269,7 +269,7 @@ static bool step_lingering(tcp_rails *rails) {
   look(rails, env->now_ns(env->ctx));
   tcp_rails_reap(rails);
   if (rails->first != first)
-    rails->ep->arrived_ns = env->now_ns(env->ctx);
+    rails->ep->lingered_ns = env->now_ns(env->ctx);
   return rails->first == rails->next || tcp_rails_open(rails) == 0;
 }
 
@@ -282,8 +282,7 @@ void tcp_rails_linger(tcp_endpoint *ep) {
   }
 }
 
-void tcp_rails_close(tcp_endpoint *ep) {
-  const uint64_t begun_ns = ep->env->now_ns(ep->env->ctx);
+void tcp_rails_close(tcp_endpoint *ep, uint64_t begun_ns) {
   while (!LIST_EMPTY(&ep->rails_lingering) && tcp_linger_goes_on(ep, begun_ns)) {
     tcp_rails_linger(ep);
     if (!LIST_EMPTY(&ep->rails_lingering))

@@ -156,7 +156,7 @@ int tcp_rails_progress(tcp_endpoint *ep);
 void tcp_rails_linger(tcp_endpoint *ep);
 
 /* Waits for those as tcp_linger_close() does, and ends them. */
-void tcp_rails_close(tcp_endpoint *ep);
+void tcp_rails_close(tcp_endpoint *ep, uint64_t begun_ns);
 
 /* Ends a connection. */
 void tcp_rails_disconnect(coll_conn *base);

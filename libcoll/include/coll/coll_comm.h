@@ -164,10 +164,11 @@ COLL_API coll_status coll_comm_create_local(coll_comm **comms, int nranks,
  * Releases a communicator and sets *comm to NULL. Requests that are still open on it become
  * invalid. Not collective: it notifies the other ranks and waits for them at most one second.
  * Messages whose sends are complete are delivered first. That waits for their receivers, for half
- * of the communicator's timeout_ms but at most ten seconds. A rank that still needs data from this
- * one gets COLL_ERR_PEER_LOST. *comm may be NULL. Errors: INVALID_ARGUMENT (comm is NULL),
- * INVALID_USAGE (another thread is inside, or this process is a forked child; *comm stays as it
- * is), TIMEOUT (messages were not delivered; the communicator is released all the same).
+ * of the communicator's timeout_ms but at most ten seconds. What else was sent over TCP goes on its
+ * way for at most ten seconds, and two without any of it arriving. A rank that still needs data
+ * from this one gets COLL_ERR_PEER_LOST. *comm may be NULL. Errors: INVALID_ARGUMENT (comm is
+ * NULL), INVALID_USAGE (another thread is inside, or this process is a forked child; *comm stays as
+ * it is), TIMEOUT (messages were not delivered; the communicator is released all the same).
  */
 COLL_API coll_status coll_comm_destroy(coll_comm **comm);
 
