@@ -5,21 +5,28 @@
 #ifndef TESTS_COMMON_SANITIZED_H
 #define TESTS_COMMON_SANITIZED_H
 
-#if defined(__has_feature) /* clang */
-#define SANITIZED_ADDRESS __has_feature(address_sanitizer)
-#define SANITIZED_THREAD  __has_feature(thread_sanitizer)
-#else
 #ifdef __SANITIZE_ADDRESS__
 #define SANITIZED_ADDRESS 1
-#else
+#elif defined(__has_feature) /* clang */
+#if __has_feature(address_sanitizer)
+#define SANITIZED_ADDRESS 1
+#endif
+#endif
+#ifndef SANITIZED_ADDRESS
 #define SANITIZED_ADDRESS 0
 #endif
+
 #ifdef __SANITIZE_THREAD__
 #define SANITIZED_THREAD 1
-#else
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define SANITIZED_THREAD 1
+#endif
+#endif
+#ifndef SANITIZED_THREAD
 #define SANITIZED_THREAD 0
 #endif
-#endif
+
 #define SANITIZED (SANITIZED_ADDRESS || SANITIZED_THREAD)
 
 #endif
