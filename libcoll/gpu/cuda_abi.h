@@ -23,6 +23,7 @@ typedef struct colli_cu_event_st *colli_cu_event;
 typedef struct colli_cu_graph_st *colli_cu_graph;
 typedef struct colli_cu_graph_node_st *colli_cu_graph_node;
 typedef struct colli_cu_user_object_st *colli_cu_user_object;
+typedef struct colli_cu_pool_st *colli_cu_pool;
 typedef void (*colli_cu_host_fn)(void *context);
 
 /* Enumerations; their constants are below. */
@@ -48,6 +49,11 @@ typedef struct colli_cu_uuid {
 typedef struct colli_cu_ipc_handle {
   char reserved[64];
 } colli_cu_ipc_handle;
+
+/* What finds an allocation in a pool of another process. */
+typedef struct colli_cu_pool_pointer {
+  unsigned char reserved[64];
+} colli_cu_pool_pointer;
 
 typedef struct colli_cu_location {
   int type; /* COLLI_CU_MEM_LOCATION_TYPE_... */
@@ -192,6 +198,7 @@ typedef struct colli_cu_launch_config {
   X(CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, 11)                                                     \
   X(CU_POINTER_ATTRIBUTE_RANGE_SIZE, 12)                                                           \
   X(CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES, 14)                                                 \
+  X(CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, 17)                                                       \
   X(CU_MEMORYTYPE_HOST, 1)                                                                         \
   X(CU_MEMORYTYPE_DEVICE, 2)                                                                       \
   X(CU_MEMORYTYPE_UNIFIED, 4)                                                                      \

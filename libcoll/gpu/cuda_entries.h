@@ -100,6 +100,17 @@
      unsigned long long flags))                                                                    \
   X(mem_import, cuMemImportFromShareableHandle, , 10020,                                           \
     (colli_cu_allocation * handle, void *shareable, colli_cu_handle_type type))                    \
+  X(pool_export, cuMemPoolExportToShareableHandle, , 11020,                                        \
+    (void *shareable, colli_cu_pool pool, colli_cu_handle_type type, unsigned long long flags))    \
+  X(pool_import, cuMemPoolImportFromShareableHandle, , 11020,                                      \
+    (colli_cu_pool * pool, void *shareable, colli_cu_handle_type type, unsigned long long flags))  \
+  X(pool_export_pointer, cuMemPoolExportPointer, , 11020,                                          \
+    (colli_cu_pool_pointer * pointer, colli_cu_deviceptr at))                                      \
+  X(pool_import_pointer, cuMemPoolImportPointer, , 11020,                                          \
+    (colli_cu_deviceptr * at, colli_cu_pool pool, colli_cu_pool_pointer * pointer))                \
+  X(pool_set_access, cuMemPoolSetAccess, , 11020,                                                  \
+    (colli_cu_pool pool, const colli_cu_access *access, size_t count))                             \
+  X(pool_destroy, cuMemPoolDestroy, , 11020, (colli_cu_pool pool))                                 \
   X(mem_get_granularity, cuMemGetAllocationGranularity, , 10020,                                   \
     (size_t * bytes, const colli_cu_allocation_prop *prop, colli_cu_granularity which))            \
   X(mem_get_range_handle, cuMemGetHandleForAddressRange, , 11070,                                  \

@@ -27,7 +27,19 @@ static coll_status describe_plain(const colli_cuda *cuda, const colli_gpu_found 
     return refuse_length(offer->bytes, error);
   offer->kind = COLLI_GPU_PLAIN;
   offer->offset = offer->at - it->begin;
-  offer->shared = cuda->ipc_get_mem_handle(&offer->handle, it->begin) == COLLI_CUDA_SUCCESS;
+  offer->shared = cuda->ipc_get_mem_handle(&offer->by.handle, it->begin) == COLLI_CUDA_SUCCESS;
+  return COLL_OK;
+}
+
+/* Describes memory of a pool. */
+static coll_status describe_pooled(const colli_cuda *cuda, const colli_gpu_found *it,
+                                   colli_gpu_memory_offer *offer, coll_error *error) {
+  if (offer->at + offer->bytes > it->begin + it->bytes)
+    return refuse_length(offer->bytes, error);
+  offer->kind = COLLI_GPU_POOLED;
+  offer->offset = offer->at - it->begin;
+  offer->extent = it->bytes;
+  offer->shared = colli_gpu_pool_describe(cuda, it->begin, &offer->by.pointer);
   return COLL_OK;
 }
 
@@ -51,7 +63,7 @@ static coll_status describe_other(const colli_gpu_peers *peers, colli_gpu_memory
   const colli_cu_result result = colli_gpu_find_memory(cuda, offer->at + offer->bytes - 1, &last);
   if (result != COLLI_CUDA_SUCCESS)
     return colli_cuda_fail(cuda, error, "cuPointerGetAttributes", peers->device, result);
-  offer->kind = COLLI_GPU_POOLED;
+  offer->kind = COLLI_GPU_UNSHARED;
   return is_there(peers, &last) ? COLL_OK : refuse_length(offer->bytes, error);
 }
 
@@ -67,7 +79,9 @@ static coll_status describe(const colli_gpu_peers *peers, colli_gpu_memory_offer
     return colli_error_set(error, COLL_ERR_INVALID_ARGUMENT, NULL,
                            "ptr is not memory of GPU %d, which the communicator uses",
                            peers->device);
-  return it.plain ? describe_plain(cuda, &it, offer, error) : describe_other(peers, offer, error);
+  return it.pool    ? describe_pooled(cuda, &it, offer, error)
+         : it.plain ? describe_plain(cuda, &it, offer, error)
+                    : describe_other(peers, offer, error);
 }
 
 coll_status colli_gpu_memory_describe(const colli_gpu_peers *peers, const void *at, size_t bytes,
@@ -96,8 +110,10 @@ static coll_status refuse_kind(int rank, const colli_gpu_memory_offer *offer, co
       : offer->kind == COLLI_GPU_VIRTUAL
           ? "virtual memory has no descriptors: request the handle type POSIX_FILE_DESCRIPTOR, "
             "or set TORCH_CUDA_EXPANDABLE_SEGMENTS_IPC=1"
-          : "memory is of a pool, or the driver shares none; use cudaMalloc() or "
-            "coll_mem_alloc_gpu()";
+      : offer->kind == COLLI_GPU_POOLED
+          ? "pool gives no descriptors: make one with the handle type POSIX_FILE_DESCRIPTOR, or "
+            "use cudaMalloc() or coll_mem_alloc_gpu()"
+          : "memory is shared with no other device by the driver";
   return colli_error_set(error, COLL_ERR_UNSUPPORTED, NULL, "rank %d's %s", rank, why);
 }
 
@@ -107,8 +123,8 @@ static coll_status open_plain(const colli_gpu_peers *peers, int rank,
                               coll_error *error) {
   const colli_cuda *cuda = &peers->gpu->cuda;
   colli_gpu_view *view = &memory->views[rank];
-  const colli_cu_result result =
-      cuda->ipc_open_mem_handle(&view->at, offer->handle, COLLI_CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+  const colli_cu_result result = cuda->ipc_open_mem_handle(
+      &view->at, offer->by.handle, COLLI_CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
   if (result != COLLI_CUDA_SUCCESS) {
     view->at = 0;
     return colli_cuda_fail(cuda, error, "cuIpcOpenMemHandle", peers->device, result);
@@ -134,6 +150,16 @@ static coll_status open_virtual(const colli_gpu_peers *peers, int rank,
   return status;
 }
 
+/* Lets this device access a pool of this process; that of another one comes by a descriptor. */
+static coll_status open_pooled(const colli_gpu_peers *peers, int rank,
+                               const colli_gpu_memory_offer *offer, colli_gpu_memory *memory,
+                               coll_error *error) {
+  if (peers->opened[rank])
+    return COLL_OK;
+  memory->at[rank] = offer->at;
+  return colli_gpu_pool_allow(&peers->gpu->cuda, peers->device, offer->at, error);
+}
+
 /* Maps the memory of one rank; the device is entered. An area that was opened belongs to another
  * process. */
 static coll_status map(const colli_gpu_peers *peers, int rank, const colli_gpu_memory_offer *offer,
@@ -143,10 +169,11 @@ static coll_status map(const colli_gpu_peers *peers, int rank, const colli_gpu_m
     memory->at[rank] = offer->at;
     return COLL_OK;
   }
-  if (offer->kind == COLLI_GPU_POOLED || (!here && !offer->shared))
+  if (offer->kind == COLLI_GPU_UNSHARED || (!here && !offer->shared))
     return refuse_kind(rank, offer, error);
-  return offer->kind == COLLI_GPU_PLAIN ? open_plain(peers, rank, offer, memory, error)
-                                        : open_virtual(peers, rank, offer, memory, error);
+  return offer->kind == COLLI_GPU_PLAIN     ? open_plain(peers, rank, offer, memory, error)
+         : offer->kind == COLLI_GPU_VIRTUAL ? open_virtual(peers, rank, offer, memory, error)
+                                            : open_pooled(peers, rank, offer, memory, error);
 }
 
 coll_status colli_gpu_memory_map(const colli_gpu_peers *peers, const colli_gpu_memory_offer *offers,
@@ -178,20 +205,31 @@ coll_status colli_gpu_memory_export(const colli_gpu_peers *peers, const colli_gp
   coll_status status = colli_gpu_enter(peers->gpu, peers->device, &before, error);
   if (status != COLL_OK)
     return status;
-  status = colli_gpu_virtual_export(&peers->gpu->cuda, peers->device, own->at - own->offset + given,
-                                    fd, bytes, error);
+  const colli_cuda *cuda = &peers->gpu->cuda;
+  const uint64_t at = own->at - own->offset + given;
+  *bytes = own->extent;
+  status = own->kind == COLLI_GPU_POOLED
+               ? colli_gpu_pool_export(cuda, peers->device, at, fd, error)
+               : colli_gpu_virtual_export(cuda, peers->device, at, fd, bytes, error);
   colli_gpu_leave(peers->gpu, &before);
   return status;
 }
 
-coll_status colli_gpu_memory_import(const colli_gpu_peers *peers, int rank, int fd, uint64_t bytes,
+coll_status colli_gpu_memory_import(const colli_gpu_peers *peers, int rank,
+                                    const colli_gpu_memory_offer *offer, int fd, uint64_t bytes,
                                     colli_gpu_memory *memory, coll_error *error) {
+  const colli_cuda *cuda = &peers->gpu->cuda;
+  colli_gpu_view *view = &memory->views[rank];
   colli_gpu_thread before;
   coll_status status = colli_gpu_enter(peers->gpu, peers->device, &before, error);
   if (status != COLL_OK)
     return status;
-  status = colli_gpu_view_import(&peers->gpu->cuda, peers->device, &memory->views[rank], fd, bytes,
-                                 error);
+  if (offer->kind == COLLI_GPU_VIRTUAL) {
+    status = colli_gpu_view_import(cuda, peers->device, view, fd, bytes, error);
+  } else {
+    status = colli_gpu_pool_import(cuda, peers->device, fd, &offer->by.pointer, view, error);
+    memory->at[rank] = view->at + offer->offset;
+  }
   colli_gpu_leave(peers->gpu, &before);
   return status;
 }
@@ -200,7 +238,9 @@ void colli_gpu_memory_unmap(const colli_gpu_peers *peers, colli_gpu_memory *memo
   colli_gpu_thread before;
   if (memory->views && colli_gpu_enter(peers->gpu, peers->device, &before, NULL) == COLL_OK) {
     for (int rank = 0; rank < peers->nranks; rank++)
-      if (memory->views[rank].reserved)
+      if (memory->views[rank].pool)
+        colli_gpu_pool_end(&peers->gpu->cuda, &memory->views[rank]);
+      else if (memory->views[rank].reserved)
         colli_gpu_view_end(&peers->gpu->cuda, &memory->views[rank]);
       else if (memory->views[rank].at)
         peers->gpu->cuda.ipc_close_mem_handle(memory->views[rank].at);

@@ -6,21 +6,26 @@
 #define COLLI_GPU_PEER_MEMORY_H
 
 #include "libcoll/gpu/peers.h"
+#include "libcoll/gpu/pool_memory.h"
 #include "libcoll/gpu/virtual_memory.h"
 
 typedef enum colli_gpu_memory_kind {
   COLLI_GPU_PLAIN,   /* of cuMemAlloc(): every device with peer access reaches it */
   COLLI_GPU_VIRTUAL, /* of cuMemMap(): devices reach what is mapped for them */
-  COLLI_GPU_POOLED   /* of a pool, or the driver shares none: only its own device reaches it */
+  COLLI_GPU_POOLED,  /* of a pool: devices reach it for which that is allowed */
+  COLLI_GPU_UNSHARED /* the driver shares none: only its own device reaches it */
 } colli_gpu_memory_kind;
 
 /* What a rank tells the others of its memory. It travels as it is. */
 typedef struct colli_gpu_memory_offer {
-  colli_cu_ipc_handle handle; /* PLAIN: opens its allocation in other processes, if `shared` */
-  uint64_t at;                /* in the process that owns it */
-  uint64_t offset;            /* from the beginning of the allocation, or of the first one */
+  union {                          /* finds its allocation in other processes, if `shared` */
+    colli_cu_ipc_handle handle;    /* PLAIN */
+    colli_cu_pool_pointer pointer; /* POOLED, with a descriptor of the pool */
+  } by;
+  uint64_t at;     /* in the process that owns it */
+  uint64_t offset; /* from the beginning of the allocation, or of the first one */
   uint64_t bytes;
-  uint64_t extent; /* VIRTUAL: the length of its allocations together */
+  uint64_t extent; /* VIRTUAL, POOLED: the length of its allocations together */
   int32_t device;  /* its number in that process */
   int32_t failed;  /* coll_status: why there is none */
   uint8_t kind;    /* colli_gpu_memory_kind */
@@ -43,27 +48,32 @@ coll_status colli_gpu_memory_describe(const colli_gpu_peers *peers, const void *
                                       colli_gpu_memory_offer *offer, coll_error *error);
 
 /*
- * Maps the memory of all others, whose areas are mapped, but virtual memory of other processes, for
- * which addresses are reserved. Errors: UNSUPPORTED (this process does not reach some of it),
- * NO_MEMORY, SYSTEM, PROTOCOL (an offer is wrong). Some may be mapped then.
+ * Maps the memory of all others, whose areas are mapped, but what comes by descriptors. Errors:
+ * UNSUPPORTED (this process does not reach some of it), NO_MEMORY, SYSTEM, PROTOCOL (an offer is
+ * wrong). Some may be mapped then.
  */
 coll_status colli_gpu_memory_map(const colli_gpu_peers *peers, const colli_gpu_memory_offer *offers,
                                  colli_gpu_memory *memory, coll_error *error);
 
+/* Whether another process gets descriptors of memory. */
+static inline bool colli_gpu_memory_by_descriptor(const colli_gpu_memory_offer *offer) {
+  return (offer->kind == COLLI_GPU_VIRTUAL || offer->kind == COLLI_GPU_POOLED) && offer->shared;
+}
+
 /* Whether a rank's memory comes by descriptors. */
 static inline bool colli_gpu_memory_needs(const colli_gpu_peers *peers, int rank,
                                           const colli_gpu_memory_offer *offer) {
-  return rank != peers->rank && peers->opened[rank] && offer->kind == COLLI_GPU_VIRTUAL;
+  return rank != peers->rank && peers->opened[rank] && colli_gpu_memory_by_descriptor(offer);
 }
 
-/* Makes a descriptor of this rank's virtual memory, of the allocation that has its first `given`
- * bytes behind it; *bytes: its length. Errors: SYSTEM. */
+/* Makes a descriptor of this rank's memory: of the allocation that has its first `given` bytes
+ * behind it, or of its pool; *bytes: its length. Errors: SYSTEM. */
 coll_status colli_gpu_memory_export(const colli_gpu_peers *peers, const colli_gpu_memory_offer *own,
                                     uint64_t given, int *fd, uint64_t *bytes, coll_error *error);
 
-/* Maps the next `bytes` bytes of a rank's virtual memory, of a descriptor. Errors: SYSTEM,
- * PROTOCOL. */
-coll_status colli_gpu_memory_import(const colli_gpu_peers *peers, int rank, int fd, uint64_t bytes,
+/* Maps the next `bytes` bytes of a rank's memory, of a descriptor. Errors: SYSTEM, PROTOCOL. */
+coll_status colli_gpu_memory_import(const colli_gpu_peers *peers, int rank,
+                                    const colli_gpu_memory_offer *offer, int fd, uint64_t bytes,
                                     colli_gpu_memory *memory, coll_error *error);
 
 /* Unmaps what is mapped, when no stream uses it any more, and forgets it. */

@@ -12,11 +12,12 @@ colli_cu_result colli_gpu_find_memory(const colli_cuda *cuda, uint64_t at, colli
                                              COLLI_CU_POINTER_ATTRIBUTE_IS_MANAGED,
                                              COLLI_CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
                                              COLLI_CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE,
-                                             COLLI_CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES};
-  void *values[] = {&found->type, &found->managed, &found->device, &found->plain,
-                    &found->handle_types};
+                                             COLLI_CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES,
+                                             COLLI_CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE};
+  void *values[] = {&found->type,  &found->managed,      &found->device,
+                    &found->plain, &found->handle_types, &found->pool};
   *found = (colli_gpu_found){.device = COLLI_GPU_HOST};
-  const colli_cu_result result = cuda->pointer_get_attributes(5, attributes, values, at);
+  const colli_cu_result result = cuda->pointer_get_attributes(6, attributes, values, at);
   if (result != COLLI_CUDA_SUCCESS || found->type != COLLI_CU_MEMORYTYPE_DEVICE)
     return result;
   /* The attributes RANGE_START_ADDR and RANGE_SIZE tell of several mappings as if they were one. */

@@ -18,6 +18,7 @@ typedef struct colli_gpu_found {
   uint64_t begin;
   size_t bytes; /* of the allocation or mapping that begins there */
   uint64_t handle_types;
+  colli_cu_pool pool; /* from which it was allocated, or NULL */
 } colli_gpu_found;
 
 colli_cu_result colli_gpu_find_memory(const colli_cuda *cuda, uint64_t at, colli_gpu_found *found);
@@ -44,6 +45,7 @@ typedef struct colli_gpu_view {
   colli_cu_deviceptr at; /* 0: there is none */
   uint64_t reserved;     /* 0: it is not virtual */
   uint64_t mapped;       /* so far, from the beginning */
+  colli_cu_pool pool;    /* of another process, that has it; or NULL */
 } colli_gpu_view;
 
 /* Reserves addresses. Errors: SYSTEM. */

@@ -12,7 +12,9 @@
 #include "libcoll/stream/direct_share.h"
 #include "libcoll/stream/stream_batch.h"
 
-#define RELEASE_NS (100 * COLLI_NS_PER_MS) /* how long the end of a graph may be unknown */
+/* How long the end of a graph may be unknown: drivers tell of it later, from a thread of their own.
+ */
+#define RELEASE_NS (2000 * COLLI_NS_PER_MS)
 
 static const colli_direct_matter registering = {"comm_register", COLLI_MAKES_REGISTRATION,
                                                 "no memory is registered"};
@@ -232,7 +234,8 @@ coll_status coll_mem_alloc_gpu(coll_comm *comm, size_t bytes, void **ptr) {
  * other ranks give it up. */
 static coll_status await_calls(coll_comm *comm, const coll_registration *it, coll_error *error) {
   const uint64_t now_ns = colli_now_ns();
-  const uint64_t until_ns = now_ns + comm->watch.timeout_ns / 2, graphs_ns = now_ns + RELEASE_NS;
+  const uint64_t wait_ns = comm->watch.timeout_ns / 2, until_ns = now_ns + wait_ns;
+  const uint64_t graphs_ns = now_ns + (wait_ns < RELEASE_NS ? wait_ns : RELEASE_NS);
   colli_comm_wait_begin(comm);
   while (comm->failure.status == COLL_OK && (it->eager > 0 || it->graphs > 0)) {
     colli_batches_free_released(reading(comm)->streams);

@@ -1,6 +1,6 @@
 /*
- * direct_share.c: ranks of several processes map virtual memory of each other. Its allocations have
- * no handles that a message could carry, but descriptors, which go over a Unix socket
+ * direct_share.c: ranks of several processes map memory of each other that is virtual or of a pool.
+ * It has no handles that a message could carry, but descriptors, which go over a Unix socket
  * (libcoll/net/exchange.h) from each rank to all others at the same time. Who has all of them, or
  * cannot go on, says so in a collective, and still gives until that ends.
  */
@@ -30,7 +30,7 @@ typedef struct sharing {
 
 bool colli_direct_shares(const coll_comm *comm, const colli_gpu_memory_offer *offers) {
   for (int rank = 0; rank < comm->nranks; rank++)
-    if (offers[rank].kind == COLLI_GPU_VIRTUAL && offers[rank].shared)
+    if (colli_gpu_memory_by_descriptor(&offers[rank]))
       return true;
   return false;
 }
@@ -56,8 +56,8 @@ static int give(void *context, uint64_t given, uint64_t *bytes) {
 static bool take(void *context, int peer, int fd, uint64_t bytes) {
   sharing *it = context;
   colli_call_pause(it->comm);
-  const coll_status status =
-      colli_gpu_memory_import(it->comm->direct->peers, peer, fd, bytes, it->memory, it->error);
+  const coll_status status = colli_gpu_memory_import(
+      it->comm->direct->peers, peer, &it->offers[peer], fd, bytes, it->memory, it->error);
   colli_call_resume(it->comm);
   return status == COLL_OK;
 }
@@ -69,7 +69,7 @@ static bool is_wanted(const sharing *it) {
   bool others = false;
   for (int rank = 0; rank < comm->nranks; rank++)
     others = others || comm->direct->peers->opened[rank];
-  return others && own->kind == COLLI_GPU_VIRTUAL && own->shared;
+  return others && colli_gpu_memory_by_descriptor(own);
 }
 
 /* Opens the exchange; if that fails, this rank neither gives nor takes. */
@@ -108,7 +108,7 @@ static void take_all(sharing *it, const colli_exchange_place *places) {
     const uint64_t now_ns = colli_now_ns();
     if (now_ns >= until_ns)
       (void)colli_error_set(it->error, COLL_ERR_TIMEOUT, NULL,
-                            "rank %d has not given its virtual memory within %llu ms", peer,
+                            "rank %d has not given its memory within %llu ms", peer,
                             (unsigned long long)(comm->watch.timeout_ns / 2 / COLLI_NS_PER_MS));
     else if (!colli_exchange_poll(&it->exchange))
       colli_comm_wait_a_bit(comm, now_ns + EVERY_NS);

@@ -2,7 +2,7 @@
  * test_programs.c: random programs of calls in streams (support_program.h), in every mode, on a GPU
  * for each rank or on shared ones, whose memory is weak or watched for races. A seed decides what
  * all ranks do, when each of them waits, and what the software GPU does by chance. SIM_SEED repeats
- * one, see seeds.h.
+ * one, see seeds.h. 100 seeds by default, 1,000 in cuda_seeds.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -20,7 +20,7 @@
 
 enum { MOST_RANKS = 4, LIMIT_S = 60 };
 
-TestSuite(programs, .timeout = 600);
+TestSuite(programs, .timeout = 3000);
 
 static void set_number(const char *name, uint64_t number) {
   char text[24];
@@ -127,12 +127,12 @@ static bool run_groups(uint64_t seed, bool verbose) {
 /* The two halves of the seeds; they run at the same time. */
 Test(programs, weak) {
   cr_assert_eq(seeds_run("build/tests/cuda_test_programs --filter programs/weak", run_weak, 1,
-                         extent_seeds(6, 12, 3, 500)),
+                         extent_seeds(40, 40, 3, 400)),
                0);
 }
 
 Test(programs, races) {
-  const int count = extent_seeds(6, 12, 3, 500);
+  const int count = extent_seeds(40, 40, 3, 400);
   cr_assert_eq(seeds_run("build/tests/cuda_test_programs --filter programs/races", run_races,
                          1 + (uint64_t)count, count),
                0);
@@ -141,6 +141,6 @@ Test(programs, races) {
 Test(programs, groups) {
   DEVICE_NEEDS_FAKE("GPU_PEERS");
   cr_assert_eq(seeds_run("build/tests/cuda_test_programs --filter programs/groups", run_groups, 1,
-                         extent_seeds(3, 6, 2, 300)),
+                         extent_seeds(20, 20, 2, 200)),
                0);
 }

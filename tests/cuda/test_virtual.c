@@ -150,17 +150,16 @@ Test(virtual_memory, threads) {
                    mode);
 }
 
-/* What no other device has: memory of pools, as the driver's seems to be here. */
-static int use_pooled(coll_comm *comm, int rank, int nranks, void *arg) {
+/* What no other device has: the driver shares nothing. */
+static int use_unshared(coll_comm *comm, int rank, int nranks, void *arg) {
   coll_registration *it;
   (void)arg;
   (void)nranks;
   device_use(device_of_rank(rank));
   RANK_OK(device_share(comm));
   char *at = device_memory.take(BYTES);
-  RANK_CHECK(
-      device_refused(comm, coll_comm_register(comm, at, BYTES, &it), COLL_ERR_UNSUPPORTED,
-                     "says rank 0: rank 1's memory is of a pool, or the driver shares none"));
+  RANK_CHECK(device_refused(comm, coll_comm_register(comm, at, BYTES, &it), COLL_ERR_UNSUPPORTED,
+                            "says rank 0: rank 1's memory is shared with no other device"));
   RANK_CHECK(device_refused(comm, coll_comm_register(comm, at, BYTES + 8192, &it),
                             COLL_ERR_INVALID_ARGUMENT,
                             "says rank 0: 20192 bytes are more than the allocation has"));
@@ -168,12 +167,12 @@ static int use_pooled(coll_comm *comm, int rank, int nranks, void *arg) {
   return 0;
 }
 
-Test(virtual_memory, pooled) {
+Test(virtual_memory, unshared) {
   DEVICE_NEEDS_FAKE("GPU_NO_IPC");
   setenv("GPU_NO_IPC", "1", 1);
   device_use(0);
   device_mode(MODE_ORDERED);
-  cr_expect_eq(run_threads(2, NULL, use_pooled, NULL), 0);
+  cr_expect_eq(run_threads(2, NULL, use_unshared, NULL), 0);
 }
 
 /* ---- refusals -------------------------------------------------------------------------------- */

@@ -41,6 +41,8 @@ SAME_SIZE(colli_cu_capture_mode, CUstreamCaptureMode)
 SAME_SIZE(colli_cu_query_result, CUdriverProcAddressQueryResult)
 SAME_SIZE(colli_cu_uuid, CUuuid)
 SAME_SIZE(colli_cu_ipc_handle, CUipcMemHandle)
+SAME_SIZE(colli_cu_pool_pointer, CUmemPoolPtrExportData)
+SAME_SIZE(colli_cu_pool_props, CUmemPoolProps)
 SAME_SIZE(colli_cu_location, CUmemLocation)
 SAME_SIZE(colli_cu_allocation_prop, CUmemAllocationProp)
 SAME_SIZE(colli_cu_access, CUmemAccessDesc)
@@ -61,6 +63,11 @@ SAME_PLACE(colli_cu_allocation_prop, compression_type, CUmemAllocationProp,
 SAME_PLACE(colli_cu_allocation_prop, gpu_direct_rdma_capable, CUmemAllocationProp,
            allocFlags.gpuDirectRDMACapable)
 SAME_PLACE(colli_cu_allocation_prop, usage, CUmemAllocationProp, allocFlags.usage)
+SAME_PLACE(colli_cu_pool_props, type, CUmemPoolProps, allocType)
+SAME_PLACE(colli_cu_pool_props, handle_types, CUmemPoolProps, handleTypes)
+SAME_PLACE(colli_cu_pool_props, location, CUmemPoolProps, location)
+SAME_PLACE(colli_cu_pool_props, win32_attributes, CUmemPoolProps, win32SecurityAttributes)
+SAME_PLACE(colli_cu_pool_props, most_bytes, CUmemPoolProps, maxSize)
 SAME_PLACE(colli_cu_access, location, CUmemAccessDesc, location)
 SAME_PLACE(colli_cu_access, flags, CUmemAccessDesc, flags)
 SAME_PLACE(colli_cu_memcpy_2d, from_x, CUDA_MEMCPY2D, srcXInBytes)
@@ -97,6 +104,8 @@ SAME_PLACE(colli_cu_launch_config, stream, CUlaunchConfig, hStream)
 SAME_PLACE(colli_cu_launch_config, attributes, CUlaunchConfig, attrs)
 SAME_PLACE(colli_cu_launch_config, attributes_count, CUlaunchConfig, numAttrs)
 
+SAME_SIZE(colli_cu_pool, CUmemoryPool)
+
 /* With the toolkit's types in place of ours, the functions have the toolkit's types. */
 #define colli_cu_result             CUresult
 #define colli_cu_device             CUdevice
@@ -128,6 +137,9 @@ SAME_PLACE(colli_cu_launch_config, attributes_count, CUlaunchConfig, numAttrs)
 #define colli_cu_ipc_handle         CUipcMemHandle
 #define colli_cu_allocation_prop    CUmemAllocationProp
 #define colli_cu_access             CUmemAccessDesc
+#define colli_cu_pool               CUmemoryPool
+#define colli_cu_pool_pointer       CUmemPoolPtrExportData
+#define colli_cu_pool_props         CUmemPoolProps
 #define colli_cu_memcpy_2d          CUDA_MEMCPY2D
 #define colli_cu_mem_op             CUstreamBatchMemOpParams
 #define colli_cu_launch_config      CUlaunchConfig

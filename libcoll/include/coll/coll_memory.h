@@ -49,8 +49,9 @@ typedef struct coll_registration coll_registration;
  * memory, of cudaMalloc() or part of it, on the GPU that the communicator uses; all have the same
  * `bytes`. Or virtual memory, of one allocation or several, which remains mapped; if ranks are in
  * several processes, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR must be among the
- * requestedHandleTypes of all allocations. Memory of pools only if all ranks are threads that share
- * one GPU.
+ * requestedHandleTypes of all allocations. Or memory of a pool, whose allocation its stream has
+ * done; if ranks are in several processes, the pool must have been made with the handle type
+ * CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, and the others may access all of it from then on.
  *
  * From then on, all ranks that make a call pass buffers at the same offset of the same
  * registration, or all of them pass buffers that are in none: else they get COLL_ERR_MISMATCH, if

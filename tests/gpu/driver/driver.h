@@ -81,7 +81,7 @@ struct driver_context {
 };
 
 /* What handles point to. It remains until nothing uses it and its owner has destroyed it. */
-typedef enum { STREAM = 1, EVENT, MODULE, GRAPH, EXEC, USER_OBJECT, ALLOCATION } driver_kind;
+typedef enum { STREAM = 1, EVENT, MODULE, GRAPH, EXEC, USER_OBJECT, ALLOCATION, POOL } driver_kind;
 typedef struct driver_object {
   driver_kind kind;
   driver_context *context;
@@ -143,6 +143,16 @@ struct driver_allocation {
   size_t bytes;
   int handle_types; /* in which it may be exported */
   uint64_t references;
+};
+
+/* A pool of this process, or another one's that it has imported. */
+struct driver_pool {
+  driver_object object; /* first; its context is that of the device, its users are allocations */
+  int fd;               /* of a file that stands for it */
+  uint64_t inode;       /* of that file */
+  int handle_types;
+  bool imported;
+  uint32_t readable, writable; /* devices that may access it, a bit each */
 };
 
 typedef enum {
@@ -382,6 +392,11 @@ typedef enum { OP_WAITS, OP_GOES_ON, OP_ENDS } op_progress;
 
 /* Executes a part of an operation or all of it. May release the lock meanwhile. */
 op_progress driver_run(driver_op *op);
+
+/* ---- driver_pool.c ---- */
+
+/* Whether a device may access memory of a pool. */
+bool driver_pool_allows(const driver_pool *pool, int device, bool write);
 
 /* ---- driver_sass.c ---- */
 

@@ -1,5 +1,7 @@
 /* driver_memory.c: ranges of memory: of devices, pinned and registered; what is known of an
  * address. */
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -188,6 +190,8 @@ uint8_t *driver_memory_use(void *unused, uint64_t address, size_t bytes, bool wr
   bool allowed = m != NULL;
   if (m && m->kind == MAPPED_MEMORY)
     allowed = (write ? m->writable : m->readable) >> device & 1;
+  if (m && m->kind == POOLED_MEMORY)
+    allowed = driver_pool_allows(m->pool, device, write);
   if (m && (m->kind == DEVICE_MEMORY || m->kind == OPENED_MEMORY)) {
     const uint32_t peers = s->devices[device].context.peers;
     allowed = m->context->device == device ||
@@ -240,8 +244,7 @@ bool driver_memory_map(driver_memory *m, int fd) {
   return m->place != MAP_FAILED;
 }
 
-/* Maps new memory into `m`: that of a file without a name, which others can open. */
-static bool map_device_memory(driver_memory *m) {
+bool driver_memory_map_new(driver_memory *m) {
   struct stat is = {0};
   m->fd = memfd_create("fake_gpu", MFD_CLOEXEC);
   if (m->fd < 0)
@@ -255,6 +258,18 @@ static bool map_device_memory(driver_memory *m) {
   return false;
 }
 
+bool driver_memory_map_other(driver_memory *m, int64_t pid, int there, uint64_t inode) {
+  char path[64];
+  struct stat is;
+  snprintf(path, sizeof(path), "/proc/%lld/fd/%d", (long long)pid, there);
+  const int fd = open(path, O_RDWR | O_CLOEXEC);
+  if (fd < 0)
+    return false;
+  const bool mapped = fstat(fd, &is) == 0 && is.st_ino == inode && driver_memory_map(m, fd);
+  close(fd);
+  return mapped;
+}
+
 colli_cu_result cuMemAlloc_v2(colli_cu_deviceptr *at, size_t bytes) {
   driver_context *context;
   colli_cu_result result = driver_enter_heavy(&context);
@@ -263,7 +278,8 @@ colli_cu_result cuMemAlloc_v2(colli_cu_deviceptr *at, size_t bytes) {
   driver_memory m = {.kind = DEVICE_MEMORY, .bytes = bytes, .context = context};
   if (!bytes)
     return driver_leave(COLLI_CUDA_ERROR_INVALID_VALUE);
-  if (bytes > SIZE_MAX / 4 || (!take_kept(&m) && !map_device_memory(&m)) || !driver_memory_add(&m))
+  if (bytes > SIZE_MAX / 4 || (!take_kept(&m) && !driver_memory_map_new(&m)) ||
+      !driver_memory_add(&m))
     return driver_leave(COLLI_CUDA_ERROR_OUT_OF_MEMORY);
   *at = m.at;
   return driver_leave(COLLI_CUDA_SUCCESS);
@@ -276,9 +292,12 @@ static colli_cu_result release(uint64_t at, memory_kind kind, colli_cu_result ot
   if (result != COLLI_CUDA_SUCCESS)
     return result;
   driver_memory *m = driver_memory_find(at, 1);
-  if (!m || m->at != at || m->kind != kind)
+  driver_pool *pool = m ? m->pool : NULL;
+  if (!m || m->at != at || m->kind != (pool && kind == DEVICE_MEMORY ? POOLED_MEMORY : kind))
     return driver_leave(otherwise);
   driver_memory_remove(m);
+  if (pool)
+    driver_object_drop(&pool->object, false);
   return driver_leave(COLLI_CUDA_SUCCESS);
 }
 
@@ -436,6 +455,9 @@ static bool give_attribute(colli_cu_pointer_attribute attribute, const driver_me
     return true;
   case COLLI_CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
     give(to, mapped ? (uint64_t)m->allocation->handle_types : COLLI_CU_MEM_HANDLE_TYPE_NONE, 8);
+    return true;
+  case COLLI_CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+    give(to, m ? (uint64_t)(uintptr_t)m->pool : 0, sizeof(void *));
     return true;
   default:
     return false;

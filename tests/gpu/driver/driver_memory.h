@@ -9,11 +9,13 @@
 
 typedef struct driver_context driver_context;
 typedef struct driver_allocation driver_allocation;
+typedef struct driver_pool driver_pool;
 
 typedef enum {
   DEVICE_MEMORY,
   OPENED_MEMORY,
   MAPPED_MEMORY, /* of an allocation */
+  POOLED_MEMORY, /* of a pool */
   PINNED_MEMORY, /* from here on: of the host */
   REGISTERED_MEMORY,
   RESERVED_ADDRESSES /* no memory; only among those of `reserved` and `freed` */
@@ -35,6 +37,7 @@ typedef struct driver_memory {
   bool exported;  /* other processes may have it */
   uint64_t inode; /* of the file that it lies in, which no other memory ever has */
   driver_allocation *allocation;
+  driver_pool *pool;
   uint32_t readable, writable; /* mapped memory: devices that may access it, a bit each */
   struct driver_memory *next;  /* of those that are reserved, or were freed */
 } driver_memory;
@@ -52,6 +55,12 @@ bool driver_memory_overlaps(uint64_t at, size_t bytes);
 /* Maps the `bytes` bytes of a file, where the system likes; sets `at`, `place` and what to unmap.
  * False if that is impossible. */
 bool driver_memory_map(driver_memory *memory, int fd);
+
+/* Maps new memory, as a file without a name that others can open; sets the same and `inode`. */
+bool driver_memory_map_new(driver_memory *memory);
+
+/* Maps such memory of another process: its descriptor there. False if it is not there any more. */
+bool driver_memory_map_other(driver_memory *memory, int64_t pid, int fd, uint64_t inode);
 
 /* Adds a range, whose other fields the caller has set. Frees it and returns false if memory is
  * short. */

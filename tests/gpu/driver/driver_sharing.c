@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "driver.h"
@@ -54,20 +53,6 @@ static driver_memory *find_opened(const handle_text *text, const driver_context 
   return NULL;
 }
 
-/* Maps the memory of a handle; false if it is not there any more. */
-static bool map_other(const handle_text *text, driver_memory *m) {
-  char path[64];
-  struct stat is;
-  snprintf(path, sizeof(path), "/proc/%lld/fd/%d", (long long)text->pid, (int)text->fd);
-  const int fd = open(path, O_RDWR | O_CLOEXEC);
-  if (fd < 0)
-    return false;
-  m->bytes = text->bytes;
-  const bool there = fstat(fd, &is) == 0 && is.st_ino == text->inode && driver_memory_map(m, fd);
-  close(fd);
-  return there;
-}
-
 colli_cu_result cuIpcOpenMemHandle_v2(colli_cu_deviceptr *at, colli_cu_ipc_handle handle,
                                       unsigned flags) {
   driver_context *context;
@@ -95,7 +80,8 @@ colli_cu_result cuIpcOpenMemHandle_v2(colli_cu_deviceptr *at, colli_cu_ipc_handl
   }
   driver_memory m = {
       .kind = OPENED_MEMORY, .context = context, .fd = -1, .opened = 1, .inode = text.inode};
-  if (!map_other(&text, &m))
+  m.bytes = text.bytes;
+  if (!driver_memory_map_other(&m, text.pid, text.fd, text.inode))
     return driver_leave(COLLI_CUDA_ERROR_INVALID_VALUE);
   if (!driver_memory_add(&m))
     return driver_leave(COLLI_CUDA_ERROR_OUT_OF_MEMORY);
