@@ -118,15 +118,18 @@ static bool may_have_returned(const shrink *s, int rank) {
   return s->adopted && s->adopted == s->list && s->listed[rank];
 }
 
+/* Whether a rank has said goodbye: it will not come, but may be alive, or have ended well. */
+static bool has_left(const shrink *s, int rank) {
+  return s->comm->failure.left[rank] && !may_have_returned(s, rank);
+}
+
 void shrink_listen(shrink *s) {
   coll_comm *comm = s->comm;
   colli_call_resume(comm);
   colli_comm_serve(comm);
   for (int r = 0; r < s->b.nranks; r++) {
     s->gone[r] = s->gone[r] || comm->failure.lost[r];
-    /* It will not come, but may be alive. */
-    s->skipped[r] = s->skipped[r] || (comm->failure.left[r] && !may_have_returned(s, r)) ||
-                    comm->failure.silent[r];
+    s->skipped[r] = s->skipped[r] || has_left(s, r) || comm->failure.silent[r];
   }
   shrink_hear_abort(s);
   colli_call_pause(comm);
@@ -178,7 +181,8 @@ int shrink_dial_step(shrink *s, boot_dial *dial) {
     s->altered = dial->peer;
     return COLL_ERR_AUTH;
   }
-  s->gone[dial->peer] = true;
+  shrink_listen(s); /* its goodbye came before its port was closed: then it may have gone on */
+  s->gone[dial->peer] = s->gone[dial->peer] || !has_left(s, dial->peer);
   return COLL_ERR_PEER_LOST;
 }
 
