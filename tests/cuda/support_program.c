@@ -271,10 +271,12 @@ static int step_host(worker *w) {
   return call_all(w, turns, count, form, NULL);
 }
 
-/* Whether all ranks come to the end of a call before one has ended it. */
+/* Whether all ranks come to the end of a call before one has ended it. A staged reduce, which short
+ * ones of groups are, ends on a rank that has sent its part. */
 static bool meets(const worker *w, const site_plan *plan) {
-  return w->p->direct && (plan->coll == CASE_ALLREDUCE || plan->coll == CASE_BARRIER ||
-                          plan->coll == CASE_ALLGATHER || plan->coll == CASE_REDUCE);
+  return w->p->direct &&
+         (plan->coll == CASE_ALLREDUCE || plan->coll == CASE_BARRIER ||
+          plan->coll == CASE_ALLGATHER || (plan->coll == CASE_REDUCE && !w->p->ngroups));
 }
 
 /* Captures calls: one after the other, in one lane or two. */
