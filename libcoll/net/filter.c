@@ -149,7 +149,7 @@ void colli_filter_attach_word(int listen_fd, uint32_t word, uint32_t bytes) {
   setsockopt(listen_fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program));
 }
 
-/* Puts a filter that drops nothing in the place of another one. */
+/* Replaces a filter by one that drops nothing. */
 static bool pass_all(int fd) {
   struct sock_filter code = BPF_STMT(BPF_RET | BPF_K, UINT32_MAX);
   const struct sock_fprog program = {1, &code};

@@ -10,6 +10,7 @@
 
 #include "libcoll/wireup/bootstrap_dial.h"
 #include "tests/proc/support_ranks.h"
+#include "waits.h"
 
 enum { RANKS = 3, FROZEN = 0 }; /* who leads, and looks for the others */
 
@@ -59,8 +60,7 @@ static int leave_out(coll_comm *comm, int rank, int nranks, void *arg) {
   config.error = &error;
   RANK_OK(coll_barrier(comm));
   stops_there = rank == FROZEN;
-  while (rank != FROZEN && !atomic_load(&shared->frozen))
-    usleep(1000);
+  RANK_CHECK(rank == FROZEN || WAIT_UNTIL(atomic_load(&shared->frozen), slow_s(30)));
   const coll_status status = coll_comm_shrink(comm, &config, &child);
   if (rank == FROZEN) {
     RANK_CHECK(status == COLL_ERR_TIMEOUT && !child);

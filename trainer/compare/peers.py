@@ -15,6 +15,7 @@ PLAN = [("784,512,256,10", 1), ("784,512,256,10", 2), ("784,512,256,10", 4), ("7
 COLUMNS = {"libcoll": "allreduce", "apart": "the same ranks, independent, each with its part of the batch",
            "torch": "DistributedDataParallel over gloo",
            "over coll": "the same over libcoll's backend (docs/bindings/torch.md), with 2 ranks or more",
+           "no sums": "the same without sums of gradients: no backend can be faster",
            "threads": "one torch process with a thread for each core (with libopenblas0-openmp, if installed)"}
 
 
@@ -40,6 +41,7 @@ def measure(options, layers, ranks):
             "apart": speed_of_ours(options, layers, 1, ranks, BATCH // ranks),
             "torch": speed_of_torch(options, layers, ranks, 1, "gloo"),
             "over coll": speed_of_torch(options, layers, ranks, 1, "coll") if ranks > 1 else math.nan,
+            "no sums": speed_of_torch(options, layers, ranks, 1, "none") if ranks > 1 else math.nan,
             "threads": speed_of_torch(options, layers, 1, len(os.sched_getaffinity(0)), "gloo")}
 
 

@@ -1,7 +1,5 @@
 /* driver_memory.c: ranges of memory: of devices, pinned and registered; what is known of an
  * address. */
-#include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -256,18 +254,6 @@ bool driver_memory_map_new(driver_memory *m) {
   }
   close(m->fd);
   return false;
-}
-
-bool driver_memory_map_other(driver_memory *m, int64_t pid, int there, uint64_t inode) {
-  char path[64];
-  struct stat is;
-  snprintf(path, sizeof(path), "/proc/%lld/fd/%d", (long long)pid, there);
-  const int fd = open(path, O_RDWR | O_CLOEXEC);
-  if (fd < 0)
-    return false;
-  const bool mapped = fstat(fd, &is) == 0 && is.st_ino == inode && driver_memory_map(m, fd);
-  close(fd);
-  return mapped;
 }
 
 colli_cu_result cuMemAlloc_v2(colli_cu_deviceptr *at, size_t bytes) {

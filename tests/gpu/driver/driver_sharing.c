@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "driver.h"
@@ -51,6 +52,18 @@ static driver_memory *find_opened(const handle_text *text, const driver_context 
       return m;
   }
   return NULL;
+}
+
+bool driver_memory_map_other(driver_memory *m, int64_t pid, int there, uint64_t inode) {
+  char path[64];
+  struct stat is;
+  snprintf(path, sizeof(path), "/proc/%lld/fd/%d", (long long)pid, there);
+  const int fd = open(path, O_RDWR | O_CLOEXEC);
+  if (fd < 0)
+    return false;
+  const bool mapped = fstat(fd, &is) == 0 && is.st_ino == inode && driver_memory_map(m, fd);
+  close(fd);
+  return mapped;
 }
 
 colli_cu_result cuIpcOpenMemHandle_v2(colli_cu_deviceptr *at, colli_cu_ipc_handle handle,
