@@ -40,8 +40,7 @@ static void ask_again(int fd, int limit_ms) {
 
 bool colli_heartbeat_silent(colli_heartbeat *beat, int fd, int limit_ms, uint64_t now_ns) {
   struct tcp_info info;
-  socklen_t bytes = sizeof(info);
-  if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0)
+  if (!colli_path_look(fd, &info))
     return false;
   const uint64_t gap_ns = beat->looked_ns ? now_ns - beat->looked_ns : 0;
   const uint64_t most_ns = 2 * colli_heartbeat_look_ns(limit_ms);

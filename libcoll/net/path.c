@@ -4,6 +4,8 @@
 #include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <stddef.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
@@ -11,12 +13,16 @@
 #define REPEAT_MS  1000
 #define GONE_MS    60000
 
+bool colli_path_look(int fd, struct tcp_info *info) {
+  socklen_t bytes = sizeof(*info);
+  memset(info, 0, sizeof(*info));
+  return getsockopt(fd, IPPROTO_TCP, TCP_INFO, info, &bytes) == 0 &&
+         bytes >= offsetof(struct tcp_info, tcpi_pmtu);
+}
+
 unsigned colli_path_unheard(int fd) {
   struct tcp_info info;
-  socklen_t bytes = sizeof(info);
-  if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0)
-    return 0;
-  return (unsigned)info.tcpi_probes + info.tcpi_retransmits;
+  return colli_path_look(fd, &info) ? (unsigned)info.tcpi_probes + info.tcpi_retransmits : 0;
 }
 
 void colli_path_hurry(int fd) {

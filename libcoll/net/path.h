@@ -5,6 +5,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct tcp_info; /* of netinet/tcp.h */
+
+/* Fills in TCP_INFO, what is unknown with 0. False: the kernel tells too little (qemu-user gives
+ * four bytes). */
+bool colli_path_look(int fd, struct tcp_info *info);
+
 /* How many questions, and repetitions of what was sent, have remained without an answer. */
 unsigned colli_path_unheard(int fd);
 

@@ -115,10 +115,8 @@ static bool check_message(colli_ctrl_msg *msg, int nranks) {
 
 /* Whether the neighbour's kernel leaves this one's probes unanswered, or did before the link ended.
  */
-static bool is_unanswered(const net_link *l, struct tcp_info *info) {
-  socklen_t bytes = sizeof(*info);
-  return getsockopt(l->conn.fd, IPPROTO_TCP, TCP_INFO, info, &bytes) == 0 &&
-         info->tcpi_probes + info->tcpi_retransmits >= UNANSWERED;
+static bool is_unanswered(const net_link *l) {
+  return colli_path_unheard(l->conn.fd) >= UNANSWERED;
 }
 
 /*
@@ -126,8 +124,7 @@ static bool is_unanswered(const net_link *l, struct tcp_info *info) {
  * reset after a silence may come from a host that has dropped the link, or was restarted.
  */
 static colli_ctrl_event end_link(net_ctrl *ctrl, net_link *l, int sys_errno) {
-  struct tcp_info info;
-  const bool reset = sys_errno == ECONNRESET && !l->silent && !is_unanswered(l, &info);
+  const bool reset = sys_errno == ECONNRESET && !l->silent && !is_unanswered(l);
   const bool proven = sys_errno == 0 || reset;
   const bool known = l->left || (l->silent && !proven);
   close_link(ctrl, l);

@@ -1,7 +1,7 @@
 #!/bin/sh
 # AArch64, if a cross compiler and an emulator are installed: the kernels are compiled for it and
-# run, and with TEST_ALL=1 the whole library is compiled. Not tested: linking the library (hwloc and
-# libcrypto are not available for that processor), and so all its tests.
+# run, and with TEST_ALL=1 the whole library is compiled. docs/packaging/building.md says how to build
+# all of it.
 set -eu
 cd "$SOURCE"
 cc=aarch64-linux-gnu-gcc
