@@ -21,16 +21,14 @@ if [ $status != 0 ] || ! grep -q "rank 2 has gone on" "$meeting/2.txt"; then
 fi
 
 status=0
-said=$(timeout 300 $torchrun 2 "$folder/left.py" 2>&1) ||
-  status=$?
+torchrun_for 300 2 "$folder/left.py" || status=$?
 if [ $status = 0 ] || [ $status = 124 ] || ! printf '%s\n' "$said" | grep -q "KeyError: 'of the program'"; then
   printf '%s\nfailed: left.py\n' "$said"
   exit 1
 fi
 
 status=0
-said=$(timeout 300 $torchrun 3 --max_restarts 1 \
-  "$folder/restarted.py" 2>&1) || status=$?
+torchrun_for 300 3 --max_restarts 1 "$folder/restarted.py" || status=$?
 if [ $status != 0 ] || [ "$(printf '%s\n' "$said" | grep -c "is done in the second attempt")" != 3 ]; then
   printf '%s\nfailed: restarted.py\n' "$said"
   exit 1
