@@ -20,27 +20,28 @@ static coll_status refuse_length(size_t bytes, coll_error *error) {
                          "%zu bytes are more than the allocation has from ptr on", bytes);
 }
 
+/* Finds where the memory begins in its allocation, which must have all of it. */
+static coll_status locate(const colli_gpu_found *it, colli_gpu_memory_offer *offer,
+                          coll_error *error) {
+  offer->offset = offer->at - it->begin;
+  return offer->offset + offer->bytes > it->bytes ? refuse_length(offer->bytes, error) : COLL_OK;
+}
+
 /* Describes memory of an allocation that has handles. */
 static coll_status describe_plain(const colli_cuda *cuda, const colli_gpu_found *it,
                                   colli_gpu_memory_offer *offer, coll_error *error) {
-  if (offer->at + offer->bytes > it->begin + it->bytes)
-    return refuse_length(offer->bytes, error);
   offer->kind = COLLI_GPU_PLAIN;
-  offer->offset = offer->at - it->begin;
   offer->shared = cuda->ipc_get_mem_handle(&offer->by.handle, it->begin) == COLLI_CUDA_SUCCESS;
-  return COLL_OK;
+  return locate(it, offer, error);
 }
 
 /* Describes memory of a pool. */
 static coll_status describe_pooled(const colli_cuda *cuda, const colli_gpu_found *it,
                                    colli_gpu_memory_offer *offer, coll_error *error) {
-  if (offer->at + offer->bytes > it->begin + it->bytes)
-    return refuse_length(offer->bytes, error);
   offer->kind = COLLI_GPU_POOLED;
-  offer->offset = offer->at - it->begin;
   offer->extent = it->bytes;
   offer->shared = colli_gpu_pool_describe(cuda, it->begin, &offer->by.pointer);
-  return COLL_OK;
+  return locate(it, offer, error);
 }
 
 /* Describes other memory. */

@@ -6,22 +6,19 @@
  */
 #include <criterion/criterion.h>
 #include <dlfcn.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "libcoll/comm/comm.h"
 #include "support_device.h"
 #include "support_scene.h"
+#include "support_sharing.h"
 #include "tests/gpu/driver/use.h"
 #include "tests/proc/support_ranks.h"
 
-enum { RANKS = 3, COUNT = 3000, BYTES = COUNT * sizeof(int32_t) };
+enum { RANKS = 3, BYTES = SHARING_BYTES };
 
 TestSuite(pools, .timeout = 200);
-
-/* This thread's stream. */
-static _Thread_local colli_cu_stream stream;
 
 /* A pool of the program, and two allocations of it. */
 typedef struct pooled {
@@ -43,33 +40,18 @@ static pooled take(const colli_cuda *cuda, int device, bool shared) {
                                                 : COLLI_CU_MEM_HANDLE_TYPE_NONE,
                                      .location = {COLLI_CU_MEM_LOCATION_TYPE_DEVICE, device}};
   OK(u->pool_create(&it.pool, &props));
-  if (!stream)
-    stream = device_stream();
   for (int i = 0; i < 2; i++)
-    OK(u->pool_alloc((colli_cu_deviceptr *)(void *)&it.at[i], 2 * BYTES, it.pool, stream));
-  device_await(stream);
+    OK(u->pool_alloc((colli_cu_deviceptr *)(void *)&it.at[i], 2 * BYTES, it.pool,
+                     sharing_stream()));
+  device_await(sharing_stream());
   return it;
 }
 
 static void give(const pooled *it) {
   for (int i = 0; i < 2; i++)
-    OK(it->u.pool_free((colli_cu_deviceptr)it->at[i], stream));
-  device_await(stream);
+    OK(it->u.pool_free((colli_cu_deviceptr)it->at[i], sharing_stream()));
+  device_await(sharing_stream());
   OK(it->u.cuda.pool_destroy(it->pool));
-}
-
-/* All-reduces in place, where the memory is, and checks the sum. */
-static int add_up(coll_comm *comm, int rank, int nranks, const coll_registration *it, char *at) {
-  int32_t *a = (int32_t *)(void *)at;
-  device_fill(a, COUNT, rank + 1);
-  device_gate *gate = device_stop(stream);
-  RANK_OK(coll_allreduce_on_stream(at, at, COUNT, COLL_INT32, COLL_SUM, comm, stream));
-  RANK_CHECK(it->eager > 0);
-  device_open(gate);
-  device_await(stream);
-  RANK_OK(coll_comm_async_error(comm));
-  RANK_CHECK(device_has(a, COUNT, nranks * (nranks + 1) / 2));
-  return 0;
 }
 
 /* Registers part of one allocation and all of another one, of the same pool, and uses both. */
@@ -78,10 +60,10 @@ static int use_pool(coll_comm *comm, int rank, int nranks, bool shared) {
   coll_registration *part, *whole;
   RANK_OK(coll_comm_register(comm, mine.at[0] + 256, BYTES, &part));
   RANK_OK(coll_comm_register(comm, mine.at[1], 2 * BYTES, &whole));
-  RANK_CHECK(add_up(comm, rank, nranks, part, mine.at[0] + 256) == 0);
-  RANK_CHECK(add_up(comm, rank, nranks, whole, mine.at[1] + BYTES) == 0);
+  RANK_CHECK(sharing_add_up(comm, rank, nranks, part, mine.at[0] + 256) == 0);
+  RANK_CHECK(sharing_add_up(comm, rank, nranks, whole, mine.at[1] + BYTES) == 0);
   RANK_OK(coll_comm_deregister(comm, &part));
-  RANK_CHECK(add_up(comm, rank, nranks, whole, mine.at[1]) == 0);
+  RANK_CHECK(sharing_add_up(comm, rank, nranks, whole, mine.at[1]) == 0);
   RANK_OK(coll_comm_deregister(comm, &whole));
   give(&mine);
   return 0;
@@ -147,27 +129,20 @@ Test(pools, refused) {
 
 /* ---- failures of the driver ------------------------------------------------------------------ */
 
-/* Functions that take the place of the driver's. The second call of each fails, at the latest. */
-static int calls_left;
-static colli_cuda real;
-
-#define FAIL_AT(field, arguments, ...)                                                             \
-  static colli_cu_result fail_##field arguments {                                                  \
-    return calls_left-- > 0 ? real.field(__VA_ARGS__) : COLLI_CUDA_ERROR_UNKNOWN;                  \
-  }
-
-FAIL_AT(pool_export,
-        (void *shareable, colli_cu_pool pool, colli_cu_handle_type type, unsigned long long flags),
-        shareable, pool, type, flags)
-FAIL_AT(pool_import,
-        (colli_cu_pool * pool, void *shareable, colli_cu_handle_type type,
-         unsigned long long flags),
-        pool, shareable, type, flags)
-FAIL_AT(pool_set_access, (colli_cu_pool pool, const colli_cu_access *access, size_t count), pool,
-        access, count)
-FAIL_AT(pool_import_pointer,
-        (colli_cu_deviceptr * at, colli_cu_pool pool, colli_cu_pool_pointer *pointer), at, pool,
-        pointer)
+/* The second call of each fails, at the latest. */
+SHARING_FAIL_AT(pool_export,
+                (void *shareable, colli_cu_pool pool, colli_cu_handle_type type,
+                 unsigned long long flags),
+                shareable, pool, type, flags)
+SHARING_FAIL_AT(pool_import,
+                (colli_cu_pool * pool, void *shareable, colli_cu_handle_type type,
+                 unsigned long long flags),
+                pool, shareable, type, flags)
+SHARING_FAIL_AT(pool_set_access, (colli_cu_pool pool, const colli_cu_access *access, size_t count),
+                pool, access, count)
+SHARING_FAIL_AT(pool_import_pointer,
+                (colli_cu_deviceptr * at, colli_cu_pool pool, colli_cu_pool_pointer *pointer), at,
+                pool, pointer)
 
 /* Puts one of them into the table. */
 static const char *break_driver(colli_cuda *cuda, int which) {
@@ -193,25 +168,11 @@ static int break_all(coll_comm *comm, int rank, int nranks) {
   colli_cuda *cuda = &comm->gpu->cuda;
   const pooled mine = take(cuda, device_of_rank(rank), true);
   coll_registration *it;
-  char words[96];
-  real = *cuda;
   for (int which = 0; which < BREAKABLE; which++)
-    for (int good = 0; good < nranks - 1; good++) {
-      const int broken = (which + good) % nranks;
-      colli_cuda other = real;
-      snprintf(words, sizeof(words), "no memory is registered, says rank %d: %s", broken,
-               break_driver(rank == broken ? cuda : &other, which));
-      calls_left = good;
-      const int fds = count_fds();
-      const uint64_t held = device_held();
-      RANK_CHECK(device_refused(comm, coll_comm_register(comm, mine.at[1], BYTES, &it),
-                                COLL_ERR_SYSTEM, words));
-      RANK_CHECK(!it && !comm->direct->registered);
-      RANK_CHECK(count_fds() == fds && device_held() == held);
-      *cuda = real;
-    }
+    RANK_CHECK(sharing_refused(comm, rank, nranks, mine.at[1], BYTES, break_driver, which,
+                               nranks - 1) == 0);
   RANK_OK(coll_comm_register(comm, mine.at[1], BYTES, &it));
-  RANK_CHECK(add_up(comm, rank, nranks, it, mine.at[1]) == 0);
+  RANK_CHECK(sharing_add_up(comm, rank, nranks, it, mine.at[1]) == 0);
   RANK_OK(coll_comm_deregister(comm, &it));
   give(&mine);
   return 0;

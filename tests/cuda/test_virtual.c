@@ -15,31 +15,14 @@
 #include "libcoll/comm/comm.h"
 #include "support_device.h"
 #include "support_scene.h"
+#include "support_sharing.h"
 #include "support_virtual.h"
 #include "tests/gpu/driver/use.h"
 #include "tests/proc/support_ranks.h"
 
-enum { RANKS = 3, COUNT = 3000, BYTES = COUNT * sizeof(int32_t) };
+enum { RANKS = 3, BYTES = SHARING_BYTES };
 
 TestSuite(virtual_memory, .timeout = 200);
-
-/* This thread's stream. */
-static _Thread_local colli_cu_stream stream;
-
-/* All-reduces in place, where the memory is, and checks the sum. */
-static int add_up(coll_comm *comm, int rank, int nranks, const coll_registration *it, char *at) {
-  if (!stream)
-    stream = device_stream();
-  virtual_fill(at, COUNT, rank + 1);
-  device_gate *gate = device_stop(stream);
-  RANK_OK(coll_allreduce_on_stream(at, at, COUNT, COLL_INT32, COLL_SUM, comm, stream));
-  RANK_CHECK(it->eager > 0);
-  device_open(gate);
-  device_await(stream);
-  RANK_OK(coll_comm_async_error(comm));
-  RANK_CHECK(virtual_has(at, COUNT, nranks * (nranks + 1) / 2));
-  return 0;
-}
 
 /* The letters of virtual_take(): the middle of the first allocation is where the range begins, and
  * calls cross the border to each of the next two. */
@@ -52,11 +35,11 @@ static int use_range(coll_comm *comm, int rank, int nranks, const colli_cuda *cu
   const size_t bytes = mapped.bytes - 2 * VIRTUAL_GRANULE;
   coll_registration *it;
   RANK_OK(coll_comm_register(comm, at, bytes, &it));
-  RANK_CHECK(add_up(comm, rank, nranks, it, at) == 0);
+  RANK_CHECK(sharing_add_up(comm, rank, nranks, it, at) == 0);
   for (int border = 2; border <= 3; border++)
-    RANK_CHECK(add_up(comm, rank, nranks, it,
-                      mapped.at + (size_t)border * VIRTUAL_GRANULE - BYTES / 3) == 0);
-  RANK_CHECK(add_up(comm, rank, nranks, it, at + bytes - BYTES) == 0);
+    RANK_CHECK(sharing_add_up(comm, rank, nranks, it,
+                              mapped.at + (size_t)border * VIRTUAL_GRANULE - BYTES / 3) == 0);
+  RANK_CHECK(sharing_add_up(comm, rank, nranks, it, at + bytes - BYTES) == 0);
   RANK_OK(coll_comm_deregister(comm, &it));
   virtual_give(cuda, &mapped);
   return 0;
@@ -97,8 +80,8 @@ static int use_many(coll_comm *comm, int rank, int nranks) {
   }
   RANK_OK(coll_comm_register(child, at, 25 * (size_t)VIRTUAL_GRANULE, &it));
   for (int border = 1; border < 25; border += 23)
-    RANK_CHECK(add_up(child, rank, nranks, it, at + (size_t)border * VIRTUAL_GRANULE - BYTES / 2) ==
-               0);
+    RANK_CHECK(sharing_add_up(child, rank, nranks, it,
+                              at + (size_t)border * VIRTUAL_GRANULE - BYTES / 2) == 0);
   RANK_OK(coll_comm_deregister(child, &it));
   RANK_OK(coll_comm_destroy(&child));
   if (rank == 1)
@@ -199,7 +182,7 @@ static int refuse_all(coll_comm *comm, int rank, int nranks) {
         COLL_ERR_INVALID_ARGUMENT, "says rank 2: 2097152 bytes are more than are mapped on GPU"));
   RANK_CHECK(!it && !comm->direct->registered);
   RANK_OK(coll_comm_register(comm, good.at, VIRTUAL_GRANULE, &it));
-  RANK_CHECK(add_up(comm, rank, nranks, it, good.at) == 0);
+  RANK_CHECK(sharing_add_up(comm, rank, nranks, it, good.at) == 0);
   RANK_OK(coll_comm_deregister(comm, &it));
   OK(cuda->mem_unmap((colli_cu_deviceptr)good.at, VIRTUAL_GRANULE));
   OK(cuda->mem_unmap((colli_cu_deviceptr)good.at + 2 * VIRTUAL_GRANULE, VIRTUAL_GRANULE));
@@ -218,33 +201,26 @@ Test(virtual_memory, refused) {
 
 /* ---- failures of the driver ------------------------------------------------------------------ */
 
-/* Functions that take the place of the driver's. The third call of each fails, at the latest. */
-static int calls_left;
-static colli_cuda real;
-
-#define FAIL_AT(field, arguments, ...)                                                             \
-  static colli_cu_result fail_##field arguments {                                                  \
-    return calls_left-- > 0 ? real.field(__VA_ARGS__) : COLLI_CUDA_ERROR_UNKNOWN;                  \
-  }
-
-FAIL_AT(mem_retain_allocation_handle, (colli_cu_allocation * handle, void *at), handle, at)
-FAIL_AT(mem_export,
-        (void *shareable, colli_cu_allocation handle, colli_cu_handle_type type,
-         unsigned long long flags),
-        shareable, handle, type, flags)
-FAIL_AT(mem_import, (colli_cu_allocation * handle, void *shareable, colli_cu_handle_type type),
-        handle, shareable, type)
-FAIL_AT(mem_address_reserve,
-        (colli_cu_deviceptr * at, size_t bytes, size_t alignment, colli_cu_deviceptr wanted,
-         unsigned long long flags),
-        at, bytes, alignment, wanted, flags)
-FAIL_AT(mem_map,
-        (colli_cu_deviceptr at, size_t bytes, size_t offset, colli_cu_allocation handle,
-         unsigned long long flags),
-        at, bytes, offset, handle, flags)
-FAIL_AT(mem_set_access,
-        (colli_cu_deviceptr at, size_t bytes, const colli_cu_access *access, size_t count), at,
-        bytes, access, count)
+/* The third call of each fails, at the latest. */
+SHARING_FAIL_AT(mem_retain_allocation_handle, (colli_cu_allocation * handle, void *at), handle, at)
+SHARING_FAIL_AT(mem_export,
+                (void *shareable, colli_cu_allocation handle, colli_cu_handle_type type,
+                 unsigned long long flags),
+                shareable, handle, type, flags)
+SHARING_FAIL_AT(mem_import,
+                (colli_cu_allocation * handle, void *shareable, colli_cu_handle_type type), handle,
+                shareable, type)
+SHARING_FAIL_AT(mem_address_reserve,
+                (colli_cu_deviceptr * at, size_t bytes, size_t alignment, colli_cu_deviceptr wanted,
+                 unsigned long long flags),
+                at, bytes, alignment, wanted, flags)
+SHARING_FAIL_AT(mem_map,
+                (colli_cu_deviceptr at, size_t bytes, size_t offset, colli_cu_allocation handle,
+                 unsigned long long flags),
+                at, bytes, offset, handle, flags)
+SHARING_FAIL_AT(mem_set_access,
+                (colli_cu_deviceptr at, size_t bytes, const colli_cu_access *access, size_t count),
+                at, bytes, access, count)
 
 /* Puts one of them into the table. */
 static const char *break_driver(colli_cuda *cuda, int which) {
@@ -276,25 +252,11 @@ static int break_all(coll_comm *comm, int rank, int nranks) {
   colli_cuda *cuda = &comm->gpu->cuda;
   const virtual_memory mapped = virtual_take(cuda, device_of_rank(rank), pieces, true);
   coll_registration *it;
-  char words[80];
-  real = *cuda;
   for (int which = 0; which < BREAKABLE; which++)
-    for (int good = 0; good < (which == 3 || which == 5 ? nranks - 1 : 3); good++) {
-      const int broken = (which + good) % nranks;
-      colli_cuda other = real;
-      snprintf(words, sizeof(words), "no memory is registered, says rank %d: %s", broken,
-               break_driver(rank == broken ? cuda : &other, which));
-      calls_left = good;
-      const int fds = count_fds();
-      const uint64_t held = device_held();
-      RANK_CHECK(device_refused(comm, coll_comm_register(comm, mapped.at, mapped.bytes, &it),
-                                COLL_ERR_SYSTEM, words));
-      RANK_CHECK(!it && !comm->direct->registered);
-      RANK_CHECK(count_fds() == fds && device_held() == held);
-      *cuda = real;
-    }
+    RANK_CHECK(sharing_refused(comm, rank, nranks, mapped.at, mapped.bytes, break_driver, which,
+                               which == 3 || which == 5 ? nranks - 1 : 3) == 0);
   RANK_OK(coll_comm_register(comm, mapped.at, mapped.bytes, &it));
-  RANK_CHECK(add_up(comm, rank, nranks, it, mapped.at) == 0);
+  RANK_CHECK(sharing_add_up(comm, rank, nranks, it, mapped.at) == 0);
   RANK_OK(coll_comm_deregister(comm, &it));
   virtual_give(cuda, &mapped);
   return 0;
@@ -315,16 +277,16 @@ static int ending; /* the signal */
 /* Takes the place of the driver's function: the second time, this rank ends. */
 static colli_cu_result end_export(void *shareable, colli_cu_allocation handle,
                                   colli_cu_handle_type type, unsigned long long flags) {
-  if (calls_left-- == 0)
+  if (sharing_calls_left-- == 0)
     raise(ending);
-  return real.mem_export(shareable, handle, type, flags);
+  return sharing_real.mem_export(shareable, handle, type, flags);
 }
 
 static colli_cu_result end_import(colli_cu_allocation *handle, void *shareable,
                                   colli_cu_handle_type type) {
-  if (calls_left-- == 0)
+  if (sharing_calls_left-- == 0)
     raise(ending);
-  return real.mem_import(handle, shareable, type);
+  return sharing_real.mem_import(handle, shareable, type);
 }
 
 static int lose(coll_comm *comm, int rank, int how, bool takes) {
@@ -332,8 +294,8 @@ static int lose(coll_comm *comm, int rank, int how, bool takes) {
   const virtual_memory mapped = virtual_take(cuda, device_of_rank(rank), pieces, true);
   coll_registration *it;
   const int fds = count_fds();
-  real = *cuda;
-  calls_left = 1;
+  sharing_real = *cuda;
+  sharing_calls_left = 1;
   ending = how;
   if (rank == 1 && takes)
     cuda->mem_import = end_import;

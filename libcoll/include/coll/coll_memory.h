@@ -76,9 +76,10 @@ COLL_API coll_status coll_comm_register(coll_comm *comm, void *ptr, size_t bytes
  * Ends a registration on all ranks: when it returns COLL_OK, this rank's streams have ended all
  * calls that use the memory, no rank has it mapped any more, and *registration is NULL. Collective,
  * as coll_comm_register(). Errors: INVALID_ARGUMENT (not a registration of `comm`). On all ranks
- * alike, and it remains: INVALID_USAGE (a graph of some rank has a call that uses it), TIMEOUT (a
- * stream of some rank does not end such a call). If the communicator has failed or fails, its
- * error; then *registration is NULL, and the memory remains mapped until coll_comm_destroy().
+ * alike, and it remains: INVALID_USAGE (a graph of some rank has a call that uses it, and the
+ * driver does not say within 2 s that it is gone), TIMEOUT (a stream of some rank does not end such
+ * a call). If the communicator has failed or fails, its error; then *registration is NULL, and the
+ * memory remains mapped until coll_comm_destroy().
  */
 COLL_API coll_status coll_comm_deregister(coll_comm *comm, coll_registration **registration);
 

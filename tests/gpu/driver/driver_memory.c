@@ -104,6 +104,8 @@ void driver_memory_remove(driver_memory *memory) {
   const int i = index_of(s, memory->at);
   s->nmemory--;
   memmove(s->memory + i, s->memory + i + 1, (size_t)(s->nmemory - i) * sizeof(*s->memory));
+  if (memory->pool)
+    driver_object_drop(&memory->pool->object, false);
   driver_memory_unmap_later(memory);
 }
 
@@ -278,12 +280,10 @@ static colli_cu_result release(uint64_t at, memory_kind kind, colli_cu_result ot
   if (result != COLLI_CUDA_SUCCESS)
     return result;
   driver_memory *m = driver_memory_find(at, 1);
-  driver_pool *pool = m ? m->pool : NULL;
-  if (!m || m->at != at || m->kind != (pool && kind == DEVICE_MEMORY ? POOLED_MEMORY : kind))
+  const bool pooled = m && m->kind == POOLED_MEMORY && kind == DEVICE_MEMORY;
+  if (!m || m->at != at || (m->kind != kind && !pooled))
     return driver_leave(otherwise);
   driver_memory_remove(m);
-  if (pool)
-    driver_object_drop(&pool->object, false);
   return driver_leave(COLLI_CUDA_SUCCESS);
 }
 

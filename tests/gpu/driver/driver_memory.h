@@ -66,7 +66,8 @@ bool driver_memory_map_other(driver_memory *memory, int64_t pid, int fd, uint64_
  * short. */
 bool driver_memory_add(const driver_memory *fields);
 
-/* Takes a range out, and unmaps it as soon as no operation can use it any more. */
+/* Takes a range out, ends its use of a pool, and unmaps it as soon as no operation can use it any
+ * more. */
 void driver_memory_remove(driver_memory *memory);
 
 /* The same for a range that is not among those of `memory`. */

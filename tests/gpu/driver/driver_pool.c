@@ -156,9 +156,7 @@ colli_cu_result cuMemFreeAsync(colli_cu_deviceptr at, colli_cu_stream stream) {
   driver_memory *m = find_memory(at);
   if (!m)
     return driver_leave(COLLI_CUDA_ERROR_INVALID_VALUE);
-  driver_pool *pool = m->pool;
   driver_memory_remove(m);
-  driver_object_drop(&pool->object, false);
   return driver_leave(COLLI_CUDA_SUCCESS);
 }
 
