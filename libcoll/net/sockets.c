@@ -97,6 +97,25 @@ bool colli_net_from_sockaddr(const struct sockaddr *sa, colli_addr *addr) {
   return false;
 }
 
+const colli_addr *colli_net_find_end(int fd, bool there, const colli_addr *addrs, int count) {
+  static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
+  struct sockaddr_storage name;
+  socklen_t length = sizeof(name);
+  struct sockaddr *sa = (struct sockaddr *)&name;
+  colli_addr addr;
+  if ((there ? getpeername(fd, sa, &length) : getsockname(fd, sa, &length)) != 0 ||
+      !colli_net_from_sockaddr(sa, &addr))
+    return NULL;
+  if (addr.family == 6 && memcmp(addr.ip, mapped, sizeof(mapped)) == 0) {
+    addr.family = 4; /* accepted by a socket for both families */
+    memmove(addr.ip, addr.ip + sizeof(mapped), 4);
+  }
+  for (int i = 0; i < count && addrs[i].family; i++)
+    if (colli_addr_same_ip(&addrs[i], &addr))
+      return &addrs[i];
+  return NULL;
+}
+
 /* Whether the fields of an address from outside are possible. */
 bool colli_addr_sound(const colli_addr *addr) {
   return addr->family == 0 || (addr->family == 4 && addr->prefix <= 32) ||

@@ -70,6 +70,10 @@ const char *colli_addr_text(const colli_addr *addr, char text[COLLI_ADDR_TEXT]);
 /* Converts the kernel's form of an address to ours; false for families other than IPv4 and IPv6. */
 bool colli_net_from_sockaddr(const struct sockaddr *sa, colli_addr *addr);
 
+/* The address of one end of a connection among those of its host (at most `count`; a family of 0
+ * ends the list); NULL: it is none of them. `there`: the peer's end. */
+const colli_addr *colli_net_find_end(int fd, bool there, const colli_addr *addrs, int count);
+
 /* Whether the fields of an address from outside are possible. */
 bool colli_addr_sound(const colli_addr *addr);
 

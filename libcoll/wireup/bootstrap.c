@@ -65,23 +65,25 @@ static coll_status run_role(boot *b, boot_links *links, int listen_fd, const col
 static coll_status make_ctrl(const boot *b, boot_links *links, const colli_params *params,
                              colli_ctrl **ctrl) {
   int peers[COLLI_CTRL_LINKS_MAX];
-  colli_sealed conns[COLLI_CTRL_LINKS_MAX];
+  colli_sealed conns[COLLI_CTRL_LINKS_MAX], spares[COLLI_CTRL_LINKS_MAX];
   for (int i = 0; i < links->count; i++) {
     COLLI_ASSERT_RANK(links->at[i].up && links->at[i].conn.fd >= 0, b->rank);
     peers[i] = links->at[i].peer;
     conns[i] = links->at[i].conn;
-    links->at[i].conn = COLLI_SEALED_NONE;
+    spares[i] = links->at[i].spare;
+    links->at[i].conn = links->at[i].spare = COLLI_SEALED_NONE;
   }
   coll_status status =
-      colli_ctrl_create_net(ctrl, b->rank, b->nranks, peers, conns, links->count,
+      colli_ctrl_create_net(ctrl, b->rank, b->nranks, peers, conns, spares, links->count,
                             (int)params->number[COLLI_PARAM_HEARTBEAT_MS], b->error);
   explicit_bzero(conns, sizeof(conns));
+  explicit_bzero(spares, sizeof(spares));
   return status;
 }
 
 /* Allocates the memory of a bootstrap; the caller frees boot->polls even if this fails. */
 static boot_links *create_links(boot *b) {
-  int descriptors = COLLI_CTRL_LINKS_MAX * BOOT_ATTEMPTS_MAX + 16;
+  int descriptors = COLLI_CTRL_LINKS_MAX * (BOOT_ATTEMPTS_MAX + 1) + 16;
   descriptors += b->id->listen_fd >= 0 ? 2 * b->nranks : 0;
   descriptors += b->lifelines ? b->lifelines->nlifelines : 0;
   descriptors += b->lifelines && b->lifelines->watch ? b->nranks : 0;

@@ -20,13 +20,14 @@
 #define TIMEOUT_PARTS 16 /* or after this part of the time for all, so that enough is left */
 #define SOON_NS       (100 * COLLI_NS_PER_MS) /* but never earlier */
 
-/* Adds an address to dial. */
+/* Adds an address to dial, from one of this rank's, or from any (family 0). */
+static void add_pair(boot_dial *dial, colli_addr from, const colli_addr *addr) {
+  if (dial->count < BOOT_ATTEMPTS_MAX)
+    dial->attempts[dial->count++] = (boot_attempt){.addr = *addr, .from = from, .fd = -1};
+}
+
 static void add_address(boot_dial *dial, const colli_addr *addr) {
-  if (dial->count == BOOT_ATTEMPTS_MAX)
-    return;
-  boot_attempt *attempt = &dial->attempts[dial->count++];
-  attempt->addr = *addr;
-  attempt->fd = -1;
+  add_pair(dial, (colli_addr){.family = 0}, addr);
 }
 
 /* Whether `addrs` lists an address, whatever its port. */
@@ -75,6 +76,7 @@ void boot_dial_begin(const boot *b, boot_dial *dial, colli_hello_kind kind, int 
                      const colli_addr addrs[COLLI_MAX_ADDRS]) {
   memset(dial, 0, sizeof(*dial));
   dial->kind = kind;
+  dial->word = b->hello_word;
   dial->peer = peer;
   dial->conn = COLLI_SEALED_NONE;
   /* Then loopback is best, because it keeps working when an interface loses its address. */
@@ -84,6 +86,38 @@ void boot_dial_begin(const boot *b, boot_dial *dial, colli_hello_kind kind, int 
   uint64_t now_ns = colli_now_ns();
   for (int i = 0; i < dial->count; i++)
     dial->attempts[i].next_ns = now_ns + (uint64_t)i * STAGGER_NS;
+}
+
+/* How well two addresses reach each other, whichever connects. */
+static int mutual_affinity(const colli_addr *a, const colli_addr *b) {
+  const int one = colli_addr_affinity(a, b), other = colli_addr_affinity(b, a);
+  return one < other ? one : other;
+}
+
+/* Whether an address can be one end of a spare connection: another interface has the first one. */
+static bool can_be_spare(const colli_addr *addr, const colli_addr *first) {
+  return !colli_addr_loopback(addr) && !colli_addr_link_local(addr) && addr->scope != 0 &&
+         addr->scope != first->scope;
+}
+
+bool boot_dial_begin_spare(const boot *b, boot_dial *dial, int peer,
+                           const colli_addr addrs[COLLI_MAX_ADDRS], const colli_sealed *first) {
+  const colli_addr *own = b->mine->control_addrs;
+  const colli_addr *here = colli_net_find_end(first->fd, false, own, COLLI_MAX_ADDRS);
+  const colli_addr *there = colli_net_find_end(first->fd, true, addrs, COLLI_MAX_ADDRS);
+  *dial = (boot_dial){.kind = COLLI_HELLO_CONTROL,
+                      .word = b->hello_word | BOOT_SPARE_WORD,
+                      .peer = peer,
+                      .conn = COLLI_SEALED_NONE,
+                      .answered = true}; /* the first time */
+  if (!here || !there || boot_dial_own(b, addrs))
+    return false;
+  const int nearness = mutual_affinity(here, there);
+  for (int i = 0; i < COLLI_MAX_ADDRS && addrs[i].family; i++)
+    for (int j = 0; j < COLLI_MAX_ADDRS && own[j].family && can_be_spare(&addrs[i], there); j++)
+      if (can_be_spare(&own[j], here) && mutual_affinity(&own[j], &addrs[i]) >= nearness)
+        add_pair(dial, own[j], &addrs[i]);
+  return dial->count > 0;
 }
 
 /* Records that an attempt failed, and schedules the next one. */
@@ -119,12 +153,13 @@ static void start_attempt(const boot *b, boot_dial *dial, boot_attempt *attempt,
   COLLI_ASSERT_RANK(attempt->fd < 0 && !attempt->dead, b->rank);
   attempt->connected = false;
   attempt->began_ns = now_ns;
-  attempt->fd = colli_net_connect(&attempt->addr);
+  attempt->fd = attempt->from.family ? colli_net_connect_from(&attempt->from, &attempt->addr)
+                                     : colli_net_connect(&attempt->addr);
   if (attempt->fd < 0)
     fail_attempt(b, dial, attempt, errno);
   else
     colli_auth_connect(&attempt->auth, attempt->fd, b->id->secret->bytes, dial->kind, b->rank,
-                       dial->peer, b->id->comm_id, b->hello_word);
+                       dial->peer, b->id->comm_id, dial->word);
   attempt->bound =
       attempt->fd >= 0 && !attempt->far && !leads_through_tunnel(dial) &&
       colli_auth_bind(&attempt->auth, &attempt->addr, b->mine->control_addrs, COLLI_MAX_ADDRS);

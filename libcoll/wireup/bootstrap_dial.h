@@ -5,12 +5,14 @@
 #include "libcoll/net/sealed.h"
 #include "libcoll/wireup/bootstrap_report.h"
 
-#define BOOT_ATTEMPTS_MAX 12 /* addresses of one peer that are tried */
+#define BOOT_ATTEMPTS_MAX 12                  /* addresses of one peer that are tried */
+#define BOOT_SPARE_WORD   (UINT64_C(1) << 63) /* of the hello of a spare control connection */
 
 /* Attempts to reach the peer at one of its addresses. */
 typedef struct boot_attempt {
   colli_addr addr;
-  int fd; /* -1: not trying now */
+  colli_addr from; /* this rank's address; none: any */
+  int fd;          /* -1: not trying now */
   bool connected;
   bool dead; /* something else answers there, so never try it again */
   colli_auth auth;
@@ -29,6 +31,7 @@ typedef struct boot_attempt {
  */
 typedef struct boot_dial {
   colli_hello_kind kind;
+  uint64_t word; /* in the hello */
   int peer;
   int count;
   boot_attempt attempts[BOOT_ATTEMPTS_MAX];
@@ -41,6 +44,12 @@ bool boot_dial_own(const boot *b, const colli_addr addrs[COLLI_MAX_ADDRS]);
 
 void boot_dial_begin(const boot *b, boot_dial *dial, colli_hello_kind kind, int peer,
                      const colli_addr addrs[COLLI_MAX_ADDRS]);
+
+/* Begins to dial a second connection to a neighbour, whose hello has BOOT_SPARE_WORD: in networks
+ * that are as near as that of the first one, and on other interfaces of both hosts. False: there is
+ * none. */
+bool boot_dial_begin_spare(const boot *b, boot_dial *dial, int peer,
+                           const colli_addr addrs[COLLI_MAX_ADDRS], const colli_sealed *first);
 
 /* Advances the dialling. COLL_T_DONE: dial->conn is an authenticated connection that the caller
  * owns. COLL_T_AGAIN: call again. COLL_ERR_AUTH, COLL_ERR_MISMATCH (the peer knows the secret, but

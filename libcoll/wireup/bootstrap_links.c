@@ -11,7 +11,8 @@
 #include "libcoll/base/clock.h"
 #include "libcoll/base/error.h"
 
-#define LINK_MAGIC 0x6b6c4c43u /* "CLlk" */
+#define LINK_MAGIC 0x6b6c4c43u             /* "CLlk" */
+#define SPARE_NS   (200 * COLLI_NS_PER_MS) /* how long a spare connection may take */
 
 /* Lists the links of this rank and who dials each. */
 static void plan_links(const boot *b, boot_links *links) {
@@ -23,7 +24,7 @@ static void plan_links(const boot *b, boot_links *links) {
     link->peer = peers[i];
     link->table = colli_ctrl_tree_joined(b->rank, peers[i]);
     link->dials = link->table ? peers[i] > b->rank : peers[i] == (b->rank + 1) % b->nranks;
-    link->conn = link->dial.conn = COLLI_SEALED_NONE;
+    link->conn = link->spare = link->dial.conn = COLLI_SEALED_NONE;
   }
 }
 
@@ -46,13 +47,38 @@ coll_status boot_links_open(const boot *b, boot_links *links, const colli_params
              : status;
 }
 
+/* Whether a connection is not the first one of its link. */
+static bool is_spare(const colli_hello *hello) {
+  return (hello->word & BOOT_SPARE_WORD) != 0;
+}
+
+/* Drops the connections of a link, which the neighbour may make once more. */
+static void drop_link(boot_link *link) {
+  colli_sealed_close(&link->conn);
+  colli_sealed_close(&link->spare);
+  boot_dial_close(&link->dial);
+  link->began = link->headed = link->dialling_spare = false;
+}
+
+/* Takes a connection that a neighbour has made: a spare one in place of one that it gave up. */
+static void take_connection(boot_link *link, colli_guest *guest) {
+  if (is_spare(&guest->auth.hello)) {
+    colli_sealed_close(&link->spare);
+    colli_sealed_open(&link->spare, &guest->auth);
+    return;
+  }
+  colli_sealed_open(&link->conn, &guest->auth);
+  link->head_done = link->table_done = link->spare_done = 0;
+}
+
 /* The link to which a new connection belongs; NULL if none. */
 static boot_link *link_for(const boot *b, boot_links *links, const colli_hello *hello) {
   if (hello->kind != COLLI_HELLO_CONTROL || hello->comm_id != b->id->comm_id ||
       hello->dst_rank != b->rank)
     return NULL;
   for (int i = 0; i < links->count; i++)
-    if (links->at[i].peer == hello->src_rank && !links->at[i].dials && links->at[i].conn.fd < 0)
+    if (links->at[i].peer == hello->src_rank && !links->at[i].dials && !links->at[i].up &&
+        (links->at[i].conn.fd < 0) != is_spare(hello))
       return &links->at[i];
   return NULL;
 }
@@ -65,8 +91,7 @@ static int accept_links(const boot *b, boot_links *links) {
     if (!link) {
       boot_guest_refuse(b, &guest);
     } else if (boot_guest_accept(b, &guest)) {
-      colli_sealed_open(&link->conn, &guest.auth);
-      link->head_done = link->table_done = 0;
+      take_connection(link, &guest);
     } else {
       boot_close(&guest.fd);
     }
@@ -110,9 +135,8 @@ static bool carries_table(const boot *b, const boot_links *links, const boot_lin
   return link->table && links->server != (sends ? link->peer : b->rank);
 }
 
-/* Receives what the dialling neighbour sends: a head and, from the parent, the table. */
-static int step_accepted(const boot *b, boot_links *links, boot_link *link) {
-  COLLI_ASSERT_RANK(!link->dials && !link->up, b->rank);
+/* Receives the head and, from the parent, the table: an errno if the connection ends. */
+static int pull_table(const boot *b, boot_links *links, boot_link *link) {
   const bool table = carries_table(b, links, link, false);
   int result = colli_sealed_pull(&link->conn, &link->head, sizeof(link->head), &link->head_done);
   if (result == COLL_T_DONE &&
@@ -121,6 +145,30 @@ static int step_accepted(const boot *b, boot_links *links, boot_link *link) {
   if (result == COLL_T_DONE && table)
     result = colli_sealed_pull(&link->conn, links->table, (size_t)b->nranks * sizeof(*links->table),
                                &link->table_done);
+  link->headed = result == COLL_T_DONE;
+  return result;
+}
+
+/* Receives what the dialling neighbour sends: head, table, and whether there is a spare connection,
+ * which then has come before that. */
+static int step_accepted(const boot *b, boot_links *links, boot_link *link) {
+  COLLI_ASSERT_RANK(!link->dials && !link->up, b->rank);
+  int result = COLL_T_DONE;
+  if (!link->headed) {
+    const bool table = carries_table(b, links, link, false);
+    result = pull_table(b, links, link);
+    if (link->headed && table) {
+      const coll_status status =
+          boot_links_take_table(b, links, link->peer, link->head.server, link->head.remaining_ms);
+      if (status != COLL_OK)
+        return (int)status;
+    }
+  }
+  if (link->spare.fd >= 0)
+    (void)colli_sealed_shake(&link->spare); /* the neighbour waits for that; it sees a failure */
+  if (result == COLL_T_DONE && link->head.tries_spare)
+    result = colli_sealed_pull(&link->conn, &link->has_spare, sizeof(link->has_spare),
+                               &link->spare_done);
   if (result == EBADMSG)
     return (int)boot_fail_altered(b, link->peer, NULL);
   if (colli_errno_is_shortage(result)) {
@@ -129,14 +177,13 @@ static int step_accepted(const boot *b, boot_links *links, boot_link *link) {
   }
   if (result != COLL_T_DONE && result != COLL_T_AGAIN)
     /* The neighbour gave up this connection, and may dial another address. */
-    colli_sealed_close(&link->conn);
+    drop_link(link);
   if (result != COLL_T_DONE)
     return COLL_T_AGAIN;
+  if (!link->head.tries_spare || !link->has_spare)
+    colli_sealed_close(&link->spare);
   link->up = true;
-  const coll_status status = table ? boot_links_take_table(b, links, link->peer, link->head.server,
-                                                           link->head.remaining_ms)
-                                   : COLL_OK;
-  return status == COLL_OK ? COLL_T_DONE : (int)status;
+  return COLL_T_DONE;
 }
 
 /* No address of a neighbour leads to it. */
@@ -153,7 +200,41 @@ static int fail_dial(const boot *b, const boot_links *links, const boot_link *li
                         b->rank, b->mine->host, link->peer, info->host, info->pid, attempts);
 }
 
-/* Connects to a neighbour and sends the head, and the table to a child. */
+/* Makes the head, and begins to dial a spare connection if there may be one. */
+static void begin_head(const boot *b, boot_links *links, boot_link *link) {
+  link->conn = link->dial.conn;
+  link->dialling_spare = boot_dial_begin_spare(b, &link->dial, link->peer,
+                                               links->table[link->peer].control_addrs, &link->conn);
+  link->spare_until_ns = 0;
+  link->head_done = link->table_done = link->spare_done = 0;
+  link->head =
+      (boot_link_head){.magic = LINK_MAGIC,
+                       .records = carries_table(b, links, link, true) ? (uint32_t)b->nranks : 0,
+                       .remaining_ms = boot_remaining_ms(links->deadline_ns),
+                       .server = links->server,
+                       .tries_spare = link->dialling_spare};
+}
+
+/* Makes the spare connection, or gives it up, and says so: as colli_sealed_push(). */
+static int push_spare(const boot *b, boot_link *link) {
+  if (link->dialling_spare) {
+    const uint64_t now_ns = colli_now_ns();
+    link->spare_until_ns = link->spare_until_ns ? link->spare_until_ns : now_ns + SPARE_NS;
+    const int result = boot_dial_step(b, &link->dial);
+    if (result == COLL_T_AGAIN && now_ns < link->spare_until_ns)
+      return result;
+    link->has_spare = result == COLL_T_DONE;
+    link->spare = link->dial.conn;
+    link->dial.conn = COLLI_SEALED_NONE;
+    boot_dial_close(&link->dial);
+    link->dialling_spare = false;
+  }
+  return colli_sealed_push(&link->conn, &link->has_spare, sizeof(link->has_spare),
+                           &link->spare_done);
+}
+
+/* Connects to a neighbour and sends the head, the table to a child, and whether there is a spare
+ * connection. */
 static int step_dialled(const boot *b, boot_links *links, boot_link *link) {
   COLLI_ASSERT_RANK(link->dials && !link->up && links->have_table, b->rank);
   if (!link->began) {
@@ -165,23 +246,18 @@ static int step_dialled(const boot *b, boot_links *links, boot_link *link) {
     int result = boot_dial_step(b, &link->dial);
     if (result != COLL_T_DONE)
       return result == COLL_T_AGAIN ? result : fail_dial(b, links, link, result);
-    link->conn = link->dial.conn;
-    link->dial.conn = COLLI_SEALED_NONE;
-    link->head_done = link->table_done = 0;
-    link->head =
-        (boot_link_head){.magic = LINK_MAGIC,
-                         .records = carries_table(b, links, link, true) ? (uint32_t)b->nranks : 0,
-                         .remaining_ms = boot_remaining_ms(links->deadline_ns),
-                         .server = links->server};
+    begin_head(b, links, link);
   }
   int result = colli_sealed_push(&link->conn, &link->head, sizeof(link->head), &link->head_done);
   if (result == COLL_T_DONE && carries_table(b, links, link, true))
     result = colli_sealed_push(&link->conn, links->table, (size_t)b->nranks * sizeof(*links->table),
                                &link->table_done);
+  link->headed = result == COLL_T_DONE;
+  if (link->headed && link->head.tries_spare)
+    result = push_spare(b, link);
   if (result > 0) {
     boot_note_errno(b, result, false);
-    colli_sealed_close(&link->conn);
-    link->began = false;
+    drop_link(link);
     return COLL_T_AGAIN;
   }
   link->up = result == COLL_T_DONE;
@@ -245,13 +321,19 @@ void boot_links_watch(boot *b, const boot_links *links) {
     const boot_link *link = &links->at[i];
     if (link->up)
       continue;
-    if (link->conn.fd >= 0)
+    if (link->dialling_spare && link->headed) {
+      boot_dial_watch(b, &link->dial);
+      boot_polls_wake(&b->polls, link->spare_until_ns);
+    } else if (link->conn.fd >= 0) {
+      if (link->spare.fd >= 0 && !link->dials)
+        boot_polls_add(&b->polls, link->spare.fd, colli_sealed_events(&link->spare, POLLIN));
       boot_polls_add(&b->polls, link->conn.fd,
                      colli_sealed_events(&link->conn, link->dials ? POLLOUT : POLLIN));
-    else if (link->began)
+    } else if (link->began) {
       boot_dial_watch(b, &link->dial);
-    else if (link->dials && links->have_table)
+    } else if (link->dials && links->have_table) {
       boot_polls_wake(&b->polls, now_ns + 20 * COLLI_NS_PER_MS);
+    }
   }
 }
 
@@ -259,7 +341,6 @@ void boot_links_close(boot_links *links) {
   colli_door_close(&links->door);
   boot_close(&links->listen_fd);
   for (int i = 0; i < links->count; i++) {
-    colli_sealed_close(&links->at[i].conn);
-    boot_dial_close(&links->at[i].dial);
+    drop_link(&links->at[i]);
   }
 }

@@ -1,4 +1,8 @@
-/* bootstrap_links.h: makes a rank's control links, over which the table comes down the tree. */
+/*
+ * bootstrap_links.h: makes a rank's control links, over which the table comes down the tree. Where
+ * two hosts share a second network, the dialling rank makes a spare connection in it, and then says
+ * on the first one whether it has.
+ */
 #ifndef COLLI_WIREUP_BOOTSTRAP_LINKS_H
 #define COLLI_WIREUP_BOOTSTRAP_LINKS_H
 
@@ -6,12 +10,14 @@
 #include "libcoll/wireup/bootstrap_door.h"
 #include "libcoll/wireup/ctrl_links.h"
 
-/* The first message on a control link. From parent to child, the table follows. */
+/* The first message on a control link. From parent to child, the table follows. With tries_spare, a
+ * word (uint32_t) comes last: whether there is a spare connection. */
 typedef struct boot_link_head {
   uint32_t magic;
   uint32_t records;      /* that follow */
   uint32_t remaining_ms; /* until the links must be up */
   int32_t server;
+  uint32_t tries_spare;
 } boot_link_head;
 
 typedef struct boot_link {
@@ -19,9 +25,13 @@ typedef struct boot_link {
   bool dials; /* this rank connects */
   bool table; /* the table goes over it, unless the child is the server, which has it */
   bool began, up;
-  colli_sealed conn;
-  size_t head_done, table_done; /* bytes sent or received so far */
+  bool headed; /* head and table have been sent or received */
+  bool dialling_spare;
+  colli_sealed conn, spare;
+  size_t head_done, table_done, spare_done; /* bytes sent or received so far */
   boot_link_head head;
+  uint32_t has_spare;
+  uint64_t spare_until_ns; /* when the spare connection is given up */
   boot_dial dial;
 } boot_link;
 

@@ -1,6 +1,6 @@
 /*
  * ctrl.h: control links. Between processes they are the authenticated sockets that bootstrap made
- * (binary tree plus ring neighbours); between ranks of one process, mailboxes. They carry a few
+ * (binary tree plus ring neighbours), two for a link between hosts that share two networks; between ranks of one process, mailboxes. They carry a few
  * small messages: who is lost, who waits for whom. Messages of one link arrive in order, and a link
  * never blocks.
  */
@@ -42,6 +42,8 @@ typedef struct colli_ctrl_msg {
   uint32_t kind;
   int32_t origin;  /* the rank that made the message; ranks forward messages of others */
   uint64_t serial; /* counts the origin's messages, so that each is handled once */
+  uint64_t number; /* counts what goes over one link between processes, so that it is taken once; 0:
+                      BEAT */
   uint64_t uid;    /* the communicator to which it refers; 0: the base */
   int32_t peer;    /* WAITING: the rank that origin waits for, or -1 */
   int32_t nmore;

@@ -55,10 +55,12 @@ void colli_ctrl_queue_free(colli_ctrl_queue *queue);
 /* The neighbours of a rank, each once: tree parent and children, next and previous in the ring. */
 int colli_ctrl_peers(int rank, int nranks, int peers[COLLI_CTRL_LINKS_MAX]);
 
-/* Makes control links from authenticated connections: conns[i] leads to peers[i]. Takes ownership
- * of them in every case. A neighbour is silent once its host has not answered for heartbeat_ms. */
+/* Makes control links from authenticated connections: conns[i] leads to peers[i], and so does
+ * spares[i] through another network, or it is COLLI_SEALED_NONE; NULL: all are. Takes ownership of
+ * them in every case. A neighbour is silent once its host has not answered for heartbeat_ms, on
+ * either. */
 coll_status colli_ctrl_create_net(colli_ctrl **ctrl, int rank, int nranks, const int *peers,
-                                  const colli_sealed *conns, int count, int heartbeat_ms,
-                                  coll_error *error);
+                                  const colli_sealed *conns, const colli_sealed *spares, int count,
+                                  int heartbeat_ms, coll_error *error);
 
 #endif

@@ -17,11 +17,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     return 0;
   const colli_sealed end = {.fd = fds[0], .send_key = {1}, .recv_key = {1}};
   colli_sealed member = {.fd = fds[1], .send_key = {1}, .recv_key = {1}};
-  if (colli_ctrl_create_net(&ctrl, 0, NRANKS, &peer, &end, 1, 2000, &error) != COLL_OK)
+  if (colli_ctrl_create_net(&ctrl, 0, NRANKS, &peer, &end, NULL, 1, 2000, &error) != COLL_OK)
     abort();
   for (int i = 0; i < 8 && bytes > 0; i++) {
     size_t done = 0;
     fuzz_take(&data, &bytes, &msg, sizeof(msg));
+    msg.number = msg.number ? msg.number : (uint64_t)i + 1; /* else all are beats */
     if (colli_sealed_push(&member, &msg, sizeof(msg), &done) != COLL_T_DONE)
       break;
     if (colli_ctrl_poll(ctrl, &peer, &msg, &sys_errno) != COLLI_CTRL_MESSAGE)

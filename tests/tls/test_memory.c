@@ -51,7 +51,7 @@ static colli_ctrl *open_link(tapped *t) {
   const int peer = 1;
   coll_error error = COLL_ERROR_INIT;
   const colli_sealed end = {.fd = t->connector_fd, .wants_tls = true, .tls = t->connector};
-  cr_assert_eq(colli_ctrl_create_net(&ctrl, 0, 2, &peer, &end, 1, 2000, &error), COLL_OK);
+  cr_assert_eq(colli_ctrl_create_net(&ctrl, 0, 2, &peer, &end, NULL, 1, 2000, &error), COLL_OK);
   return ctrl;
 }
 

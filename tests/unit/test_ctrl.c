@@ -12,34 +12,10 @@
 
 #include "libcoll/base/clock.h"
 #include "libcoll/base/error.h"
-#include "libcoll/net/sockets.h"
-#include "libcoll/wireup/ctrl_links.h"
-#include "libcoll/wireup/resolve.h"
+#include "support_ctrl.h"
 #include "waits.h"
 
 enum { LOCAL, LOCAL_SILENT, NET, KINDS };
-
-/* Two connected sockets over loopback. */
-static void tcp_pair(int fds[2]) {
-  int listener, count;
-  uint16_t port;
-  colli_addr addr;
-  coll_error error = COLL_ERROR_INIT;
-  cr_assert_eq(colli_net_listen("", &listener, &port, &error), COLL_OK);
-  colli_net_parse("127.0.0.1:1", 0, &addr, 1, &count, &error);
-  addr.port = port;
-  fds[0] = colli_net_connect(&addr);
-  struct pollfd pfd = {.fd = listener, .events = POLLIN};
-  poll(&pfd, 1, 2000);
-  fds[1] = colli_net_accept(listener);
-  cr_assert(fds[0] >= 0 && fds[1] >= 0);
-  close(listener);
-}
-
-/* A connection with the same key in both directions. */
-static colli_sealed unkeyed(int fd) {
-  return (colli_sealed){.fd = fd, .send_key = {1}, .recv_key = {1}};
-}
 
 /* Control links of either kind for n ranks. */
 static void make_ctrls(int kind, int n, colli_ctrl **ctrls) {
@@ -56,7 +32,7 @@ static void make_ctrls(int kind, int n, colli_ctrl **ctrls) {
       int pair[2], b = peers[i];
       if (b < a)
         continue;
-      tcp_pair(pair);
+      ctrl_pair(pair);
       fds[a][b] = pair[0];
       fds[b][a] = pair[1];
     }
@@ -64,8 +40,9 @@ static void make_ctrls(int kind, int n, colli_ctrl **ctrls) {
   for (int a = 0; a < n; a++) {
     int count = colli_ctrl_peers(a, n, peers);
     for (int i = 0; i < count; i++)
-      own[i] = unkeyed(fds[a][peers[i]]);
-    cr_assert_eq(colli_ctrl_create_net(&ctrls[a], a, n, peers, own, count, 2000, &error), COLL_OK);
+      own[i] = ctrl_unkeyed(fds[a][peers[i]]);
+    cr_assert_eq(colli_ctrl_create_net(&ctrls[a], a, n, peers, own, NULL, count, 2000, &error),
+                 COLL_OK);
   }
 }
 
@@ -79,7 +56,8 @@ static colli_ctrl_event next_event(colli_ctrl *ctrl, int *peer, colli_ctrl_msg *
 
 /* A message of `origin`. */
 static colli_ctrl_msg message(colli_ctrl_kind kind, int origin, uint64_t serial) {
-  return (colli_ctrl_msg){.kind = kind, .origin = origin, .serial = serial, .peer = -1};
+  return (colli_ctrl_msg){
+      .kind = kind, .origin = origin, .serial = serial, .number = serial, .peer = -1};
 }
 
 /* The number of open descriptors. */
@@ -315,7 +293,7 @@ static void seal(const colli_ctrl_msg *msg, uint8_t bytes[COLLI_SEALED_BYTES(siz
   int pair[2];
   size_t done = 0;
   cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
-  colli_sealed sealed = unkeyed(pair[0]);
+  colli_sealed sealed = ctrl_unkeyed(pair[0]);
   cr_assert_eq(colli_sealed_push(&sealed, msg, sizeof(*msg), &done), COLL_T_DONE);
   cr_assert_eq(recv(pair[1], bytes, done, MSG_WAITALL), (ssize_t)done);
   colli_sealed_close(&sealed);
@@ -331,9 +309,9 @@ static colli_ctrl_event event_after(const colli_ctrl_msg *bad, int flip, size_t 
   colli_ctrl_msg msg;
   uint8_t sealed[COLLI_SEALED_BYTES(sizeof(msg))];
   coll_error error = COLL_ERROR_INIT;
-  tcp_pair(pair);
-  const colli_sealed end = unkeyed(pair[0]);
-  cr_assert_eq(colli_ctrl_create_net(&ctrl, 0, 2, &peer, &end, 1, 2000, &error), COLL_OK);
+  ctrl_pair(pair);
+  const colli_sealed end = ctrl_unkeyed(pair[0]);
+  cr_assert_eq(colli_ctrl_create_net(&ctrl, 0, 2, &peer, &end, NULL, 1, 2000, &error), COLL_OK);
   seal(bad, sealed);
   sealed[0] ^= (uint8_t)flip;
   cr_assert_eq(send(pair[1], sealed, count, 0), (ssize_t)count);
@@ -376,9 +354,9 @@ Test(ctrl, strings_of_a_message_end) {
   coll_error error = COLL_ERROR_INIT;
   memset(&msg.error, 'x', sizeof(msg.error));
   uint8_t sealed[COLLI_SEALED_BYTES(sizeof(msg))];
-  tcp_pair(pair);
-  const colli_sealed end = unkeyed(pair[0]);
-  cr_assert_eq(colli_ctrl_create_net(&ctrl, 0, 2, &peer, &end, 1, 2000, &error), COLL_OK);
+  ctrl_pair(pair);
+  const colli_sealed end = ctrl_unkeyed(pair[0]);
+  cr_assert_eq(colli_ctrl_create_net(&ctrl, 0, 2, &peer, &end, NULL, 1, 2000, &error), COLL_OK);
   seal(&msg, sealed);
   cr_assert_eq(send(pair[1], sealed, sizeof(sealed), 0), (ssize_t)sizeof(sealed));
   cr_assert(WAIT_UNTIL(colli_ctrl_poll(ctrl, &peer, &msg, &sys_errno) != COLLI_CTRL_NOTHING, 10));
@@ -395,9 +373,9 @@ Test(ctrl, a_neighbour_that_does_not_read_is_not_silent) {
   colli_ctrl *ctrl;
   colli_ctrl_msg msg;
   coll_error error = COLL_ERROR_INIT;
-  tcp_pair(pair);
-  const colli_sealed end = unkeyed(pair[0]);
-  cr_assert_eq(colli_ctrl_create_net(&ctrl, 0, 2, &peer, &end, 1, LIMIT_MS, &error), COLL_OK);
+  ctrl_pair(pair);
+  const colli_sealed end = ctrl_unkeyed(pair[0]);
+  cr_assert_eq(colli_ctrl_create_net(&ctrl, 0, 2, &peer, &end, NULL, 1, LIMIT_MS, &error), COLL_OK);
   const uint64_t until_ns = colli_now_ns() + 5 * LIMIT_MS * COLLI_NS_PER_MS;
   while (colli_now_ns() < until_ns)
     cr_assert_eq(colli_ctrl_poll(ctrl, &peer, &msg, &sys_errno), COLLI_CTRL_NOTHING);
@@ -413,9 +391,9 @@ Test(ctrl, beats_do_not_fill_the_memory_of_a_neighbour_that_does_not_read) {
   colli_ctrl *ctrl;
   colli_ctrl_msg msg;
   coll_error error = COLL_ERROR_INIT;
-  tcp_pair(pair);
-  const colli_sealed end = unkeyed(pair[0]);
-  cr_assert_eq(colli_ctrl_create_net(&ctrl, 0, 2, &peer, &end, 1, 1, &error), COLL_OK);
+  ctrl_pair(pair);
+  const colli_sealed end = ctrl_unkeyed(pair[0]);
+  cr_assert_eq(colli_ctrl_create_net(&ctrl, 0, 2, &peer, &end, NULL, 1, 1, &error), COLL_OK);
   const uint64_t until_ns = colli_now_ns() + 100 * COLLI_NS_PER_MS; /* of the limit */
   while (colli_now_ns() < until_ns)
     colli_ctrl_poll(ctrl, &peer, &msg, &sys_errno);

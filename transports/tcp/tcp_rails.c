@@ -15,31 +15,10 @@
 
 /* ---- one socket ------------------------------------------------------------------------------ */
 
-/* The interface of an address among those of a blob; 0: not known. */
-static uint32_t find_nic(const tcp_blob *blob, const struct sockaddr *sa) {
-  colli_addr addr;
-  static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
-  if (!colli_net_from_sockaddr(sa, &addr))
-    return 0;
-  if (addr.family == 6 && memcmp(addr.ip, mapped, sizeof(mapped)) == 0) {
-    addr.family = 4; /* accepted by a socket for both families */
-    memmove(addr.ip, addr.ip + sizeof(mapped), 4);
-  }
-  for (uint32_t i = 0; i < blob->count; i++)
-    if (colli_addr_same_ip(&blob->addrs[i], &addr))
-      return blob->addrs[i].scope;
-  return 0;
-}
-
-/* Finds out which interfaces a socket connects. */
-static void find_nics(tcp_rails *rails, tcp_conn *conn) {
-  struct sockaddr_storage name;
-  socklen_t length = sizeof(name);
-  if (getsockname(conn->source.fd, (struct sockaddr *)&name, &length) == 0)
-    conn->rail.nic_here = find_nic(&rails->ep->blob, (struct sockaddr *)&name);
-  length = sizeof(name);
-  if (getpeername(conn->source.fd, (struct sockaddr *)&name, &length) == 0)
-    conn->rail.nic_there = find_nic(&rails->peer, (struct sockaddr *)&name);
+/* The interface of an end of a socket among those of a blob; 0: not known. */
+static uint32_t find_nic(int fd, bool there, const tcp_blob *blob) {
+  const colli_addr *addr = colli_net_find_end(fd, there, blob->addrs, (int)blob->count);
+  return addr ? addr->scope : 0;
 }
 
 /* Adds a socket: dials a pair of addresses (NULL: all of the peer's), or waits for the peer to. */
@@ -66,7 +45,8 @@ static void join(tcp_rails *rails, tcp_conn *conn) {
   tcp_conn *other;
   conn->rail.joined = true;
   colli_path_hurry(conn->source.fd);
-  find_nics(rails, conn);
+  conn->rail.nic_here = find_nic(conn->source.fd, false, &rails->ep->blob);
+  conn->rail.nic_there = find_nic(conn->source.fd, true, &rails->peer);
   if (rails->dials)
     TAILQ_FOREACH(other, &rails->sockets, rail.link)
       if (other != conn && tcp_rail_is_open(other) && conn->rail.nic_here != 0 &&
