@@ -11,7 +11,6 @@
 
 #define RTO_MAX_MS 44 /* TCP_RTO_MAX_MS, which older headers do not have */
 #define REPEAT_MS  1000
-#define GONE_MS    60000
 
 bool colli_path_look(int fd, struct tcp_info *info) {
   socklen_t bytes = sizeof(*info);
@@ -25,8 +24,8 @@ unsigned colli_path_unheard(int fd) {
   return colli_path_look(fd, &info) ? (unsigned)info.tcpi_probes + info.tcpi_retransmits : 0;
 }
 
-void colli_path_hurry(int fd) {
-  const int repeat_ms = REPEAT_MS, gone_ms = GONE_MS;
+void colli_path_hurry(int fd, int gone_ms) {
+  const int repeat_ms = REPEAT_MS;
   setsockopt(fd, IPPROTO_TCP, RTO_MAX_MS, &repeat_ms, sizeof(repeat_ms));
   setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &gone_ms, sizeof(gone_ms));
 }

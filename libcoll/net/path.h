@@ -16,8 +16,8 @@ unsigned colli_path_unheard(int fd);
 
 /* For a connection that is not the only one to its peer: lost bytes are repeated each second at
  * least, so that the way is used soon after it heals (from Linux 6.15 on), and the kernel gives the
- * connection up after a minute without an answer. */
-void colli_path_hurry(int fd);
+ * connection up after so long without an answer. */
+void colli_path_hurry(int fd, int gone_ms);
 
 /* How many bytes were sent on a connection and not acknowledged: false if it does not tell. */
 bool colli_path_queued(int fd, uint64_t *bytes);

@@ -88,13 +88,12 @@ static int accept_links(const boot *b, boot_links *links) {
   colli_guest guest;
   while (colli_door_next(&links->door, &guest)) {
     boot_link *link = link_for(b, links, &guest.auth.hello);
-    if (!link) {
+    if (!link)
       boot_guest_refuse(b, &guest);
-    } else if (boot_guest_accept(b, &guest)) {
+    else if (boot_guest_accept(b, &guest))
       take_connection(link, &guest);
-    } else {
+    else
       boot_close(&guest.fd);
-    }
   }
   boot_note_errno(b, colli_door_failure(&links->door, 0), false);
   int sys_errno = boot_door_failure(b, &links->door, colli_now_ns() >= links->deadline_ns);
@@ -340,7 +339,6 @@ void boot_links_watch(boot *b, const boot_links *links) {
 void boot_links_close(boot_links *links) {
   colli_door_close(&links->door);
   boot_close(&links->listen_fd);
-  for (int i = 0; i < links->count; i++) {
+  for (int i = 0; i < links->count; i++)
     drop_link(&links->at[i]);
-  }
 }

@@ -19,12 +19,14 @@
 #include "libcoll/base/clock.h"
 #include "libcoll/base/error.h"
 #include "libcoll/base/fork.h"
+#include "libcoll/net/path.h"
 #include "libcoll/net/sockets.h"
 #include "libcoll/wireup/ctrl_line.h"
 
 #define LINES      2
 #define GIVE_UP_MS 120000 /* after this the kernel drops what a closed link still has to send */
 #define STALE_MOST 64     /* messages that are dropped at once */
+#define HEALS_MS   (24 * 3600 * 1000) /* for so long one of two lines may be cut */
 
 typedef struct net_link {
   bool left;                /* the neighbour said goodbye, so the end of the link is no failure */
@@ -256,9 +258,12 @@ static bool open_lines(net_ctrl *ctrl, const colli_sealed *conns, const colli_se
     ctrl->links[i / LINES].line[i % LINES].conn = COLLI_SEALED_NONE;
   for (int i = 0; ok && i < LINES * count; i++) {
     const colli_sealed conn = conn_of(conns, spares, i);
-    if (conn.fd >= 0)
-      ok = colli_ctrl_line_open(&ctrl->links[i / LINES].line[i % LINES], &conn, ctrl->epoll_fd,
-                                (uint32_t)i, heartbeat_ms);
+    if (conn.fd < 0)
+      continue;
+    if (conn_of(conns, spares, i ^ 1).fd >= 0)
+      colli_path_hurry(conn.fd, HEALS_MS);
+    ok = colli_ctrl_line_open(&ctrl->links[i / LINES].line[i % LINES], &conn, ctrl->epoll_fd,
+                              (uint32_t)i, heartbeat_ms);
   }
   return ok;
 }

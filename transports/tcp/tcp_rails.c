@@ -44,7 +44,7 @@ static bool add_socket(tcp_rails *rails, const tcp_pair *pair) {
 static void join(tcp_rails *rails, tcp_conn *conn) {
   tcp_conn *other;
   conn->rail.joined = true;
-  colli_path_hurry(conn->source.fd);
+  colli_path_hurry(conn->source.fd, TCP_RAILS_GONE_MS);
   conn->rail.nic_here = find_nic(conn->source.fd, false, &rails->ep->blob);
   conn->rail.nic_there = find_nic(conn->source.fd, true, &rails->peer);
   if (rails->dials)

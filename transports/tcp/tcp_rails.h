@@ -39,6 +39,7 @@
 #define TCP_RAILS_REAP_NS   1000000ull    /* at least so often, look what was acknowledged */
 #define TCP_RAILS_FULL_NS   2000000ull    /* so long a rank polls for acknowledgements */
 #define TCP_RAILS_LOOK_NS   100000000ull  /* how often to look for rails that do not answer */
+#define TCP_RAILS_GONE_MS   60000         /* a rail that has not answered for so long is closed */
 #define TCP_RAILS_DIAL_NS   3000000000ull /* how long a pair of addresses may take to answer */
 #define TCP_RAILS_PAUSE_NS  100000000ull  /* between attempts; doubled with each failure, up to: */
 #define TCP_RAILS_PAUSES_NS 10000000000ull

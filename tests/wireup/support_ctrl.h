@@ -1,6 +1,6 @@
 /* support_ctrl.h: the sockets of control links. */
-#ifndef TESTS_UNIT_SUPPORT_CTRL_H
-#define TESTS_UNIT_SUPPORT_CTRL_H
+#ifndef TESTS_WIREUP_SUPPORT_CTRL_H
+#define TESTS_WIREUP_SUPPORT_CTRL_H
 
 #include "libcoll/wireup/ctrl_links.h"
 
