@@ -10,7 +10,14 @@ set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME libcoll)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEB_COMPONENT_INSTALL ON)
-set(CPACK_COMPONENTS_ALL runtime development tools documentation python)
+set(CPACK_COMPONENTS_ALL runtime development tools documentation)
+# Without the Python that Debian has, there are no packages for it.
+foreach(binding python torch)
+  string(TOUPPER ${binding} name)
+  if(TARGET ${binding} AND "${COLL_${name}_DIR}" STREQUAL lib/python3/dist-packages)
+    list(APPEND CPACK_COMPONENTS_ALL ${binding})
+  endif()
+endforeach()
 set(CPACK_STRIP_FILES ON)
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "") # each package has its own, below
 set(CPACK_PRE_BUILD_SCRIPTS ${debian}/complete.cmake)
@@ -34,6 +41,7 @@ coll_package(DEVELOPMENT libcoll-dev libdevel "collective communication for C pr
 coll_package(TOOLS libcoll-tools utils "collective communication for C programs (launcher and other programs)")
 coll_package(DOCUMENTATION libcoll-doc doc "collective communication for C programs (documentation)")
 coll_package(PYTHON python3-coll python "collective communication for C programs (Python package)")
+coll_package(TORCH python3-coll-torch python "collective communication for C programs (backend for PyTorch)")
 
 # The trigger runs ldconfig. CPack would add two scripts that do it, too, unless files of their names are listed; and it
 # leaves out a file that is not there.
@@ -44,11 +52,20 @@ set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS "libcoll0 ${same}")
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SUGGESTS "libcoll-doc, libhwloc-dev, libssl-dev, pkg-config")
 set(CPACK_DEBIAN_TOOLS_PACKAGE_SUGGESTS "dataset-fashion-mnist, openssh-client")
 set(CPACK_DEBIAN_DOCUMENTATION_PACKAGE_ARCHITECTURE all)
-if(COLL_PYTHON) # the extension is for one minor version
-  execute_process(COMMAND ${COLL_PYTHON} -c "import sys; v = sys.version_info
+# Sets a variable to what an extension needs, which is for one minor version of Python.
+function(coll_python_versions interpreter result)
+  execute_process(COMMAND ${interpreter} -c "import sys; v = sys.version_info
 print(f'python3 (>= {v.major}.{v.minor}~), python3 (<< {v.major}.{v.minor + 1}~)')"
                   OUTPUT_VARIABLE python OUTPUT_STRIP_TRAILING_WHITESPACE)
+  set(${result} ${python} PARENT_SCOPE)
+endfunction()
+if(COLL_PYTHON)
+  coll_python_versions(${COLL_PYTHON} python)
 endif()
 set(CPACK_DEBIAN_PYTHON_PACKAGE_DEPENDS "libcoll0 ${same}, ${python}, python3-cffi-backend")
 set(CPACK_DEBIAN_PYTHON_PACKAGE_RECOMMENDS python3-numpy)
+if(COLL_TORCH_PYTHON)
+  coll_python_versions(${COLL_TORCH_PYTHON} python)
+endif()
+set(CPACK_DEBIAN_TORCH_PACKAGE_DEPENDS "libcoll0 ${same}, ${python}, python3-torch")
 include(CPack)

@@ -8,10 +8,16 @@
 #include <dlfcn.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <string.h>
 #include <unistd.h>
 
-#ifndef __GLIBC__
+#ifdef __GLIBC__
+/* Whether malloc() keeps buffers of some 64 KiB that are freed: musl's gives them back at once, and
+   two system calls for each message cost more than the memory. */
+#define COLLI_MALLOC_KEEPS_BUFFERS true
+#else
+#define COLLI_MALLOC_KEEPS_BUFFERS false
 #include <sys/syscall.h>
 
 /* strerror() of these libraries returns constant texts: any thread may call it. */

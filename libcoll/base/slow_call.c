@@ -4,13 +4,13 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 
 #include "libcoll/base/clock.h"
 #include "libcoll/base/fork.h"
+#include "libcoll/base/thread.h"
 
 enum { RUNNING, ENDED, ABANDONED };
 
@@ -46,18 +46,12 @@ static void *run(void *arg) {
 /* Starts the thread. 0 or an errno. */
 static int start(slow_call *call) {
   pthread_t thread;
-  pthread_attr_t attr;
-  sigset_t all, old;
-  sigfillset(&all);
-  pthread_attr_init(&attr);
-  pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-  pthread_sigmask(SIG_SETMASK, &all, &old);
   atomic_store(&call->refs, 2);
-  int failed = pthread_create(&thread, &attr, run, call);
+  int failed = colli_thread_start(&thread, 0, run, call);
   if (failed)
     release(call);
-  pthread_sigmask(SIG_SETMASK, &old, NULL);
-  pthread_attr_destroy(&attr);
+  else
+    pthread_detach(thread);
   return failed;
 }
 

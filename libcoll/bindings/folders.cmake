@@ -8,3 +8,12 @@ f'python{sys.version_info[0]}.{sys.version_info[1]}/site-packages')" OUTPUT_VARI
   file(RELATIVE_PATH path /prefix/${${cache_name}}/${package} /prefix/${CMAKE_INSTALL_LIBDIR})
   set(${to_library} ${path} PARENT_SCOPE)
 endfunction()
+
+# Installs an extension, named by a pattern, without RUNPATH in /usr: there the dynamic loader finds the library, and Debian
+# forbids such paths.
+function(coll_python_without_runpath pattern component)
+  install(CODE "if(CMAKE_INSTALL_PREFIX STREQUAL \"/usr\")
+  file(GLOB extension \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${pattern}\")
+  file(RPATH_REMOVE FILE \"\${extension}\")
+endif()" COMPONENT ${component})
+endfunction()

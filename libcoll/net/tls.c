@@ -11,6 +11,7 @@
 
 #include "coll/coll_transport.h"
 #include "libcoll/base/assert.h"
+#include "libcoll/base/libc.h"
 #include "libcoll/net/sockets.h"
 
 #define CIPHER        "TLS_AES_256_GCM_SHA384"
@@ -174,8 +175,9 @@ static SSL_CTX *make_context(bool bulk) {
   SSL_CTX_set_psk_find_session_callback(context, find_key);
   SSL_CTX_clear_options(context, SSL_OP_ENABLE_MIDDLEBOX_COMPAT);
   SSL_CTX_set_options(context, SSL_OP_IGNORE_UNEXPECTED_EOF | SSL_OP_NO_TICKET);
-  SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
-                                SSL_MODE_RELEASE_BUFFERS);
+  SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+  if (COLLI_MALLOC_KEEPS_BUFFERS) /* idle connections give theirs back */
+    SSL_CTX_set_mode(context, SSL_MODE_RELEASE_BUFFERS);
   if (bulk) {
     SSL_CTX_set_read_ahead(context, 1);
     SSL_CTX_set_default_read_buffer_len(context, AHEAD_BYTES);

@@ -18,7 +18,6 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
@@ -28,6 +27,7 @@
 #include "libcoll/base/assert.h"
 #include "libcoll/base/error.h"
 #include "libcoll/base/fork.h"
+#include "libcoll/base/thread.h"
 #include "libcoll/comm/comm.h"
 #include "libcoll/comm/completion.h"
 #include "libcoll/failure/notice.h"
@@ -242,16 +242,6 @@ static void *run_thread(void *arg) {
   return NULL;
 }
 
-/* Starts the thread with all signals blocked, because they belong to the program. */
-static int start_thread(colli_progress *p) {
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  int failed = pthread_create(&p->thread, NULL, run_thread, p);
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
-  return failed;
-}
-
 coll_status colli_progress_start(colli_family *family, coll_error *error) {
   if (atomic_load(&family->progress))
     return COLL_OK;
@@ -266,7 +256,7 @@ coll_status colli_progress_start(colli_family *family, coll_error *error) {
   const char *call = failed ? "eventfd" : "pthread_create";
   family->shared = true;
   atomic_store(&family->progress, p);
-  failed = failed ? failed : start_thread(p);
+  failed = failed ? failed : colli_thread_start(&p->thread, 0, run_thread, p);
   if (!failed)
     return COLL_OK;
   atomic_store(&family->progress, NULL);

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +13,7 @@
 
 #include "libcoll/base/fork.h"
 #include "libcoll/base/prng.h"
+#include "libcoll/base/thread.h"
 #include "libcoll/status/service_internal.h"
 
 #define STACK_BYTES (256u << 10)
@@ -113,22 +113,6 @@ static int open_desk(colli_status_service *service, char desk[COLLI_STATUS_DESK]
 
 /* ---- start and end --------------------------------------------------------------------------- */
 
-/* Starts a thread with all signals blocked, since signals belong to the program. */
-static int start_thread(pthread_t *thread, void *(*run)(void *), void *arg) {
-  sigset_t all, before;
-  pthread_attr_t attr;
-  int failed = pthread_attr_init(&attr);
-  if (failed)
-    return failed;
-  (void)pthread_attr_setstacksize(&attr, STACK_BYTES); /* otherwise the default size */
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  failed = pthread_create(thread, &attr, run, arg);
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
-  pthread_attr_destroy(&attr);
-  return failed;
-}
-
 /* Closes and frees everything. */
 static void clean_up(colli_status_service *service) {
   colli_door_close(&service->door);
@@ -146,10 +130,10 @@ static void clean_up(colli_status_service *service) {
 
 /* Starts both threads, or none. */
 static int start_threads(colli_status_service *service) {
-  int error = start_thread(&service->door_thread, status_run_door, service);
+  int error = colli_thread_start(&service->door_thread, STACK_BYTES, status_run_door, service);
   if (error)
     return error;
-  error = start_thread(&service->desk_thread, run_desk, service);
+  error = colli_thread_start(&service->desk_thread, STACK_BYTES, run_desk, service);
   if (error) {
     status_signal(service->stop_fd);
     pthread_join(service->door_thread, NULL);

@@ -10,7 +10,7 @@ foreach(root ${components})
   # The licence is in /usr/share/common-licenses.
   file(REMOVE ${root}/usr/share/doc/coll/LICENSE)
   # CPack strips programs and shared libraries.
-  file(GLOB others ${root}/usr/lib/*/*.a ${root}/usr/lib/python3/dist-packages/coll/*.so)
+  file(GLOB others ${root}/usr/lib/*/*.a ${root}/usr/lib/python3/dist-packages/coll*/*.so)
   foreach(file ${others})
     execute_process(COMMAND strip --strip-unneeded --enable-deterministic-archives ${file} COMMAND_ERROR_IS_FATAL ANY)
   endforeach()

@@ -33,9 +33,4 @@ add_custom_command(OUTPUT ${package}/stamp
   DEPENDS coll ${modules} ${headers} VERBATIM)
 add_custom_target(python ALL DEPENDS ${package}/stamp)
 install(DIRECTORY ${package}/coll DESTINATION ${COLL_PYTHON_DIR} COMPONENT python PATTERN __pycache__ EXCLUDE)
-# In /usr the dynamic loader finds the library, and Debian forbids such paths there.
-install(CODE "set(package \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${COLL_PYTHON_DIR}/coll\")
-if(CMAKE_INSTALL_PREFIX STREQUAL \"/usr\")
-  file(GLOB extension \"\${package}/_coll.*.so\")
-  file(RPATH_REMOVE FILE \"\${extension}\")
-endif()" COMPONENT python)
+coll_python_without_runpath(${COLL_PYTHON_DIR}/coll/_coll.*.so python)

@@ -39,3 +39,4 @@ add_custom_command(OUTPUT ${package}/stamp
   DEPENDS coll ${sources} ${headers} VERBATIM)
 add_custom_target(torch ALL DEPENDS ${package}/stamp)
 install(DIRECTORY ${package}/coll_torch DESTINATION ${COLL_TORCH_DIR} COMPONENT torch PATTERN __pycache__ EXCLUDE)
+coll_python_without_runpath(${COLL_TORCH_DIR}/coll_torch/_C.*.so torch)
