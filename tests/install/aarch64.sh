@@ -78,6 +78,8 @@ left_out=(
   unit_test_ctrl flight_test_answer
   # limits and marks of memory (RLIMIT_AS, MADV_DONTDUMP) are the emulator's
   proc_plain_limits doors_test_secret
+  # each emulated process has a thread of the emulator, too
+  progress_test_flood
   # ssh hands on no QEMU_LD_PREFIX
   collrun_topo
   # time limits that count on the speed of a processor
@@ -90,7 +92,7 @@ left_out=(
   proc_test_{train,train_averages,train_lost,train_resumed,train_servers,train_wire,verbs_killed}
   calls_test_{create_group,isplit,probe} collrun_{machines,respawn} doors_test_{shortage,strangers,unmapped}
   flight_{clocks,test_patience,trace} recovery_test_{abort,agree,creation,grow,maker,notice,train_join}
-  tls_{shrink,grow,test_job} fuzz_shrink
+  progress_test_wait_some tls_{shrink,grow,test_job} fuzz_shrink
 )
 
 # A second try, because time limits of tests are for programs that are not emulated.
