@@ -119,8 +119,10 @@ Test(service, asks_the_other_host, .timeout = 60) {
 
 /* Another user is not answered. */
 Test(service, same_user_only, .timeout = 60) {
-  if (geteuid() != 0)
+  /* Root of a user namespace may know no other user. */
+  if (geteuid() != 0 || seteuid(65534) != 0)
     cr_skip_test("needs root to become somebody else");
+  cr_assert_eq(seteuid(0), 0);
   job j = start("there");
   colli_status_head *page = own_page();
   pid_t other = fork();
