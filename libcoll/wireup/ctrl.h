@@ -1,8 +1,8 @@
 /*
  * ctrl.h: control links. Between processes they are the authenticated sockets that bootstrap made
- * (binary tree plus ring neighbours), two for a link between hosts that share two networks; between ranks of one process, mailboxes. They carry a few
- * small messages: who is lost, who waits for whom. Messages of one link arrive in order, and a link
- * never blocks.
+ * (binary tree plus ring neighbours), two for a link between hosts that share two networks; between
+ * ranks of one process, mailboxes. They carry a few small messages: who is lost, who waits for
+ * whom. Messages of one link arrive in order, and a link never blocks.
  */
 #ifndef COLLI_WIREUP_CTRL_H
 #define COLLI_WIREUP_CTRL_H
