@@ -88,14 +88,8 @@ void boot_dial_begin(const boot *b, boot_dial *dial, colli_hello_kind kind, int 
     dial->attempts[i].next_ns = now_ns + (uint64_t)i * STAGGER_NS;
 }
 
-/* How well two addresses reach each other, whichever connects. */
-static int mutual_affinity(const colli_addr *a, const colli_addr *b) {
-  const int one = colli_addr_affinity(a, b), other = colli_addr_affinity(b, a);
-  return one < other ? one : other;
-}
-
 /* Whether an address can be one end of a spare connection: another interface has the first one. */
-static bool can_be_spare(const colli_addr *addr, const colli_addr *first) {
+static bool is_spare_end(const colli_addr *addr, const colli_addr *first) {
   return !colli_addr_loopback(addr) && !colli_addr_link_local(addr) && addr->scope != 0 &&
          addr->scope != first->scope;
 }
@@ -112,12 +106,22 @@ bool boot_dial_begin_spare(const boot *b, boot_dial *dial, int peer,
                       .answered = true}; /* the first time */
   if (!here || !there || boot_dial_own(b, addrs))
     return false;
-  const int nearness = mutual_affinity(here, there);
-  for (int i = 0; i < COLLI_MAX_ADDRS && addrs[i].family; i++)
-    for (int j = 0; j < COLLI_MAX_ADDRS && own[j].family && can_be_spare(&addrs[i], there); j++)
-      if (can_be_spare(&own[j], here) && mutual_affinity(&own[j], &addrs[i]) >= nearness)
+  const int nearness = colli_addr_affinity(here, there);
+  for (int i = 0; i < COLLI_MAX_ADDRS && addrs[i].family; i++) {
+    if (!is_spare_end(&addrs[i], there) || lists_address(own, &addrs[i]))
+      continue; /* hosts may have an inner network each, with the same addresses */
+    for (int j = 0; j < COLLI_MAX_ADDRS && own[j].family; j++)
+      if (is_spare_end(&own[j], here) && colli_addr_affinity(&own[j], &addrs[i]) >= nearness)
         add_pair(dial, own[j], &addrs[i]);
+  }
   return dial->count > 0;
+}
+
+bool boot_dial_failed(const boot_dial *dial) {
+  for (int i = 0; i < dial->count; i++)
+    if (dial->attempts[i].fd >= 0 || dial->attempts[i].failures == 0)
+      return false;
+  return true;
 }
 
 /* Records that an attempt failed, and schedules the next one. */
@@ -125,7 +129,8 @@ static void fail_attempt(const boot *b, boot_dial *dial, boot_attempt *attempt, 
   COLLI_ASSERT(attempt >= dial->attempts && attempt < dial->attempts + dial->count);
   colli_auth_drop(&attempt->auth);
   boot_close(&attempt->fd);
-  boot_note_errno(b, sys_errno, false);
+  if (!(dial->word & BOOT_SPARE_WORD)) /* nobody has to have that one */
+    boot_note_errno(b, sys_errno, false);
   uint64_t pause_ns = (10 * COLLI_NS_PER_MS) << (attempt->failures < 4 ? attempt->failures : 4);
   attempt->failures++;
   attempt->sys_errno = sys_errno;
@@ -153,8 +158,8 @@ static void start_attempt(const boot *b, boot_dial *dial, boot_attempt *attempt,
   COLLI_ASSERT_RANK(attempt->fd < 0 && !attempt->dead, b->rank);
   attempt->connected = false;
   attempt->began_ns = now_ns;
-  attempt->fd = attempt->from.family ? colli_net_connect_from(&attempt->from, &attempt->addr)
-                                     : colli_net_connect(&attempt->addr);
+  attempt->fd =
+      colli_net_connect_from(attempt->from.family ? &attempt->from : NULL, &attempt->addr);
   if (attempt->fd < 0)
     fail_attempt(b, dial, attempt, errno);
   else

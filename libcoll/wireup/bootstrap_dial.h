@@ -46,10 +46,13 @@ void boot_dial_begin(const boot *b, boot_dial *dial, colli_hello_kind kind, int 
                      const colli_addr addrs[COLLI_MAX_ADDRS]);
 
 /* Begins to dial a second connection to a neighbour, whose hello has BOOT_SPARE_WORD: in networks
- * that are as near as that of the first one, and on other interfaces of both hosts. False: there is
- * none. */
+ * that are as near as that of the first one, on other interfaces of both hosts, in any order.
+ * False: there is none. */
 bool boot_dial_begin_spare(const boot *b, boot_dial *dial, int peer,
                            const colli_addr addrs[COLLI_MAX_ADDRS], const colli_sealed *first);
+
+/* Whether all attempts have failed so far, and none is under way. */
+bool boot_dial_failed(const boot_dial *dial);
 
 /* Advances the dialling. COLL_T_DONE: dial->conn is an authenticated connection that the caller
  * owns. COLL_T_AGAIN: call again. COLL_ERR_AUTH, COLL_ERR_MISMATCH (the peer knows the secret, but

@@ -52,7 +52,7 @@ static bool is_spare(const colli_hello *hello) {
   return (hello->word & BOOT_SPARE_WORD) != 0;
 }
 
-/* Drops the connections of a link, which the neighbour may make once more. */
+/* Drops the connections of a link, which may be made once more. */
 static void drop_link(boot_link *link) {
   colli_sealed_close(&link->conn);
   colli_sealed_close(&link->spare);
@@ -83,6 +83,14 @@ static boot_link *link_for(const boot *b, boot_links *links, const colli_hello *
   return NULL;
 }
 
+/* Whether each neighbour that dials this rank has made its first connection. */
+static bool has_all_first(const boot_links *links) {
+  for (int i = 0; i < links->count; i++)
+    if (!links->at[i].dials && links->at[i].conn.fd < 0)
+      return false;
+  return true;
+}
+
 /* Accepts the connections of neighbours that dial this rank. */
 static int accept_links(const boot *b, boot_links *links) {
   colli_guest guest;
@@ -95,6 +103,8 @@ static int accept_links(const boot *b, boot_links *links) {
     else
       boot_close(&guest.fd);
   }
+  if (has_all_first(links))
+    return COLL_T_AGAIN; /* spare ones may fail */
   boot_note_errno(b, colli_door_failure(&links->door, 0), false);
   int sys_errno = boot_door_failure(b, &links->door, colli_now_ns() >= links->deadline_ns);
   if (sys_errno == 0)
@@ -163,18 +173,21 @@ static int step_accepted(const boot *b, boot_links *links, boot_link *link) {
         return (int)status;
     }
   }
-  if (link->spare.fd >= 0)
-    (void)colli_sealed_shake(&link->spare); /* the neighbour waits for that; it sees a failure */
+  if (link->spare.fd >= 0 && colli_sealed_shake(&link->spare) > 0)
+    colli_sealed_close(&link->spare); /* the neighbour sees that, too */
   if (result == COLL_T_DONE && link->head.tries_spare)
     result = colli_sealed_pull(&link->conn, &link->has_spare, sizeof(link->has_spare),
                                &link->spare_done);
   if (result == EBADMSG)
     return (int)boot_fail_altered(b, link->peer, NULL);
-  if (colli_errno_is_shortage(result)) {
+  const bool broke = result != COLL_T_DONE && result != COLL_T_AGAIN;
+  /* The table is in use once it has come, so it cannot come again. */
+  const bool final = broke && link->headed && carries_table(b, links, link, false);
+  if (colli_errno_is_shortage(result) || final) {
     boot_note_errno(b, result, true);
     return (int)boot_fail(b, COLL_ERR_PEER_LOST, link->peer, NULL, "the control link broke");
   }
-  if (result != COLL_T_DONE && result != COLL_T_AGAIN)
+  if (broke)
     /* The neighbour gave up this connection, and may dial another address. */
     drop_link(link);
   if (result != COLL_T_DONE)
@@ -214,13 +227,20 @@ static void begin_head(const boot *b, boot_links *links, boot_link *link) {
                        .tries_spare = link->dialling_spare};
 }
 
+/* How long to try for a spare connection: less if the links must be up soon. */
+static uint64_t spare_time_ns(uint64_t deadline_ns, uint64_t now_ns) {
+  const uint64_t most_ns = deadline_ns > now_ns ? (deadline_ns - now_ns) / 4 : 0;
+  return most_ns < SPARE_NS ? most_ns : SPARE_NS;
+}
+
 /* Makes the spare connection, or gives it up, and says so: as colli_sealed_push(). */
-static int push_spare(const boot *b, boot_link *link) {
+static int push_spare(const boot *b, uint64_t deadline_ns, boot_link *link) {
   if (link->dialling_spare) {
     const uint64_t now_ns = colli_now_ns();
-    link->spare_until_ns = link->spare_until_ns ? link->spare_until_ns : now_ns + SPARE_NS;
+    if (!link->spare_until_ns)
+      link->spare_until_ns = now_ns + spare_time_ns(deadline_ns, now_ns);
     const int result = boot_dial_step(b, &link->dial);
-    if (result == COLL_T_AGAIN && now_ns < link->spare_until_ns)
+    if (result == COLL_T_AGAIN && now_ns < link->spare_until_ns && !boot_dial_failed(&link->dial))
       return result;
     link->has_spare = result == COLL_T_DONE;
     link->spare = link->dial.conn;
@@ -253,7 +273,7 @@ static int step_dialled(const boot *b, boot_links *links, boot_link *link) {
                                &link->table_done);
   link->headed = result == COLL_T_DONE;
   if (link->headed && link->head.tries_spare)
-    result = push_spare(b, link);
+    result = push_spare(b, links->deadline_ns, link);
   if (result > 0) {
     boot_note_errno(b, result, false);
     drop_link(link);
@@ -271,7 +291,10 @@ static int fail_links_late(const boot *b, const boot_links *links) {
     char attempts[400];
     if (link->up || !link->dials)
       continue;
-    boot_dial_describe(&link->dial, attempts, sizeof(attempts));
+    if (link->conn.fd >= 0)
+      snprintf(attempts, sizeof(attempts), "it is connected, but takes no bytes");
+    else
+      boot_dial_describe(&link->dial, attempts, sizeof(attempts));
     return (int)boot_fail(b, link->dial.answered ? COLL_ERR_TIMEOUT : COLL_ERR_UNREACHABLE,
                           link->peer, info,
                           "rank %d (host %s) could not make its control link to rank %d (host %s, "
@@ -324,7 +347,7 @@ void boot_links_watch(boot *b, const boot_links *links) {
       boot_dial_watch(b, &link->dial);
       boot_polls_wake(&b->polls, link->spare_until_ns);
     } else if (link->conn.fd >= 0) {
-      if (link->spare.fd >= 0 && !link->dials)
+      if (link->spare.fd >= 0 && !link->dials && link->spare.wants_tls)
         boot_polls_add(&b->polls, link->spare.fd, colli_sealed_events(&link->spare, POLLIN));
       boot_polls_add(&b->polls, link->conn.fd,
                      colli_sealed_events(&link->conn, link->dials ? POLLOUT : POLLIN));

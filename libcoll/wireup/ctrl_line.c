@@ -2,6 +2,8 @@
 #include "libcoll/wireup/ctrl_line.h"
 
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -10,16 +12,17 @@
 #include "libcoll/net/path.h"
 #include "libcoll/net/sockets.h"
 
-#define UNANSWERED 2  /* after so many probes without an answer a line was silent */
-#define BEATS_MOST 64 /* sent to a neighbour that does not read */
+#define UNANSWERED 2      /* after so many probes without an answer a line was silent */
+#define BEATS_MOST 64     /* sent to a neighbour that does not read */
+#define GIVE_UP_MS 120000 /* after this the kernel drops what a closed line still has to send */
 #define SEALED     COLLI_SEALED_BYTES(sizeof(colli_ctrl_msg)) /* a message on the wire */
 
 bool colli_ctrl_line_open(colli_ctrl_line *line, const colli_sealed *conn, int epoll_fd,
-                          uint32_t name, int heartbeat_ms) {
-  struct epoll_event event = {.events = EPOLLIN, .data.u32 = name};
+                          uint32_t epoll_tag, int heartbeat_ms) {
+  struct epoll_event event = {.events = EPOLLIN, .data.u32 = epoll_tag};
   line->conn = *conn;
   line->epoll_fd = epoll_fd;
-  line->name = name;
+  line->epoll_tag = epoll_tag;
   line->out_done = SEALED;
   colli_heartbeat_enable(conn->fd, heartbeat_ms);
   return epoll_ctl(epoll_fd, EPOLL_CTL_ADD, conn->fd, &event) == 0;
@@ -27,11 +30,14 @@ bool colli_ctrl_line_open(colli_ctrl_line *line, const colli_sealed *conn, int e
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
-/* Makes epoll watch for input and, if `sending`, for space to send. */
-static void watch(colli_ctrl_line *line, bool sending) {
+/* Makes epoll watch for input and, if something waits for it, for space to send. */
+static void watch(colli_ctrl_line *line) {
+  const bool sending =
+      colli_ctrl_line_unsent(line) && (colli_sealed_events(&line->conn, POLLOUT) & POLLOUT) != 0;
   if (line->watching == sending)
     return;
-  struct epoll_event event = {.events = EPOLLIN | (sending ? EPOLLOUT : 0), .data.u32 = line->name};
+  struct epoll_event event = {.events = EPOLLIN | (sending ? EPOLLOUT : 0),
+                              .data.u32 = line->epoll_tag};
   if (epoll_ctl(line->epoll_fd, EPOLL_CTL_MOD, line->conn.fd, &event) == 0)
     line->watching = sending;
 }
@@ -51,16 +57,19 @@ void colli_ctrl_line_flush(colli_ctrl_line *line) {
       break; /* a shortage may pass, and the neighbour would miss the goodbye */
     /* Earlier input from the neighbour can still be read; reading then finds the end. */
     line->broken = result > 0;
+    line->broken_by = result > 0 ? result : 0;
   }
   if (colli_ctrl_line_works(line))
-    watch(line, colli_ctrl_line_unsent(line));
+    watch(line);
 }
 
 void colli_ctrl_line_send(colli_ctrl_line *line, const colli_ctrl_msg *msg, int nranks) {
   if (line->conn.fd < 0 || line->broken)
     return;
-  colli_ctrl_queue_push(&line->queue, 0, msg, nranks);
-  colli_ctrl_line_flush(line);
+  if (colli_ctrl_queue_push(&line->queue, 0, msg, nranks))
+    colli_ctrl_line_flush(line);
+  else
+    line->broken = true; /* a later message must not come without this one */
 }
 
 int colli_ctrl_line_receive(colli_ctrl_line *line) {
@@ -72,7 +81,9 @@ int colli_ctrl_line_receive(colli_ctrl_line *line) {
     line->in_done = 0;
     line->beats = 0;
   }
-  return result;
+  /* The kernel tells why a connection broke only once: then the end of the stream is no proof. */
+  const bool told = line->broken_by != 0 && line->broken_by != EPIPE;
+  return result == ESHUTDOWN && told ? line->broken_by : result;
 }
 
 /* ---- silence --------------------------------------------------------------------------------- */
@@ -115,7 +126,10 @@ void colli_ctrl_line_mute(colli_ctrl_line *line) {
 }
 
 void colli_ctrl_line_close(colli_ctrl_line *line) {
+  const int give_up_ms = GIVE_UP_MS;
   unwatch(line);
+  if (line->conn.fd >= 0)
+    setsockopt(line->conn.fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &give_up_ms, sizeof(give_up_ms));
   colli_sealed_close(&line->conn);
   colli_ctrl_queue_free(&line->queue);
 }

@@ -13,13 +13,14 @@ struct pollfd;
 typedef struct colli_ctrl_line {
   colli_sealed conn; /* no descriptor: closed, or never made */
   int epoll_fd;      /* the owner's, which watches it */
-  uint32_t name;     /* there */
-  bool broken;       /* nothing more can be sent */
-  bool mute;         /* nor received */
-  bool quiet;        /* at the last look, its host had not answered for too long; */
-  bool was_quiet;    /* or at an earlier one */
-  bool watching;     /* epoll watches for space to send */
-  bool shut;         /* this side is shut down */
+  uint32_t epoll_tag;
+  bool broken;    /* nothing more can be sent, */
+  int broken_by;  /* because of this errno */
+  bool mute;      /* nor received */
+  bool quiet;     /* at the last look, its host had not answered for too long; */
+  bool was_quiet; /* or at an earlier one */
+  bool watching;  /* epoll watches for space to send */
+  bool shut;      /* this side is shut down */
   colli_ctrl_msg in;
   size_t in_done;
   colli_ctrl_entry out; /* being sent */
@@ -31,7 +32,7 @@ typedef struct colli_ctrl_line {
 
 /* Has epoll watch a connection, which it takes over: false with errno. */
 bool colli_ctrl_line_open(colli_ctrl_line *line, const colli_sealed *conn, int epoll_fd,
-                          uint32_t name, int heartbeat_ms);
+                          uint32_t epoll_tag, int heartbeat_ms);
 
 /* Whether anything may still arrive. */
 static inline bool colli_ctrl_line_works(const colli_ctrl_line *line) {

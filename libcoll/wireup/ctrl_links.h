@@ -57,8 +57,8 @@ int colli_ctrl_peers(int rank, int nranks, int peers[COLLI_CTRL_LINKS_MAX]);
 
 /* Makes control links from authenticated connections: conns[i] leads to peers[i], and so does
  * spares[i] through another network, or it is COLLI_SEALED_NONE; NULL: all are. Takes ownership of
- * them in every case. A neighbour is silent once its host has not answered for heartbeat_ms, on
- * either. */
+ * them in every case. A neighbour is silent once its host has answered on no socket for
+ * heartbeat_ms. */
 coll_status colli_ctrl_create_net(colli_ctrl **ctrl, int rank, int nranks, const int *peers,
                                   const colli_sealed *conns, const colli_sealed *spares, int count,
                                   int heartbeat_ms, coll_error *error);

@@ -6,13 +6,10 @@
  * and it is in use again as soon as its network heals.
  */
 #include <errno.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "libcoll/base/assert.h"
@@ -24,14 +21,15 @@
 #include "libcoll/wireup/ctrl_line.h"
 
 #define LINES      2
-#define GIVE_UP_MS 120000 /* after this the kernel drops what a closed link still has to send */
-#define STALE_MOST 64     /* messages that are dropped at once */
-#define HEALS_MS   (24 * 3600 * 1000) /* for so long one of two lines may be cut */
+#define STALE_MOST 64      /* messages that are dropped at once */
+#define HEALS_MS   3600000 /* for so long one of two lines may be cut */
 
 typedef struct net_link {
   bool left;                /* the neighbour said goodbye, so the end of the link is no failure */
-  bool over;                /* a stream has ended: its process is gone */
+  bool ended;               /* a stream has ended: its process is gone */
+  bool reset;               /* its kernel has reset a line that was answered: so is it probably */
   bool silent;              /* its host does not answer; told once */
+  bool arrived;             /* at the end: one line has brought everything to its kernel */
   uint64_t numbered, taken; /* the last message that was sent, and that was taken */
   colli_ctrl_line line[LINES];
 } net_link;
@@ -79,17 +77,18 @@ static bool check_message(colli_ctrl_msg *msg, int nranks) {
 /*
  * What the end of a line proves; sys_errno 0: the stream ended. If the neighbour's kernel ends it,
  * that process is gone. But a reset after a silence may come from a host that has dropped the line,
- * or was restarted. The other line then either goes on, or ends as well.
+ * or was restarted. Where there is another line, that one goes on or ends as well; unless it is
+ * cut, which its silence shows.
  */
 static colli_ctrl_event end_line(net_link *l, colli_ctrl_line *line, int sys_errno) {
   const bool shortage = colli_errno_is_shortage(sys_errno);
   const bool garbled = sys_errno == EBADMSG || sys_errno == EPROTO;
-  const bool reset = sys_errno == ECONNRESET && !l->silent && !colli_ctrl_line_unheard(line);
-  l->over = l->over || sys_errno == 0;
+  l->reset |= sys_errno == ECONNRESET && !l->silent && !colli_ctrl_line_unheard(line);
+  l->ended |= sys_errno == 0;
   colli_ctrl_line_mute(line);
-  if (is_open(l))
+  if (is_open(l) && !garbled && !(l->silent && l->ended))
     return COLLI_CTRL_NOTHING;
-  const bool proven = l->over || reset;
+  const bool proven = !garbled && (l->ended || l->reset);
   const bool known = l->left || shortage || (l->silent && !proven);
   for (int i = 0; i < LINES && !shortage && !garbled; i++)
     colli_ctrl_line_close(&l->line[i]);
@@ -114,7 +113,7 @@ static bool is_stale(const net_link *l, const colli_ctrl_msg *msg) {
   return msg->kind == COLLI_CTRL_BEAT || msg->number <= l->taken;
 }
 
-/* The same, without such messages, which must not delay those behind them. */
+/* Reads the next message of a line that is not to be dropped: others must not delay it. */
 static colli_ctrl_event read_line(net_ctrl *ctrl, int link, colli_ctrl_line *line,
                                   colli_ctrl_msg *msg, int *sys_errno) {
   net_link *l = &ctrl->links[link];
@@ -130,8 +129,8 @@ static colli_ctrl_event read_line(net_ctrl *ctrl, int link, colli_ctrl_line *lin
   return COLLI_CTRL_MESSAGE;
 }
 
-/* Whether no line of a link is answered. */
-static bool is_quiet(net_ctrl *ctrl, net_link *l, uint64_t now_ns) {
+/* Looks at all lines: whether none is answered. */
+static bool look_at_lines(net_ctrl *ctrl, net_link *l, uint64_t now_ns) {
   bool quiet = true;
   for (int i = 0; i < LINES; i++) {
     colli_ctrl_line *line = &l->line[i];
@@ -152,7 +151,7 @@ static bool find_silent(net_ctrl *ctrl, int *link) {
   bool found = false;
   for (int i = 0; i < ctrl->base.count; i++) {
     net_link *l = &ctrl->links[i];
-    if (!is_open(l) || l->silent || l->left || !is_quiet(ctrl, l, now_ns))
+    if (!is_open(l) || l->silent || l->left || !look_at_lines(ctrl, l, now_ns))
       continue;
     if (found) {
       ctrl->look_ns = 0; /* one at a time */
@@ -172,8 +171,7 @@ static colli_ctrl_event net_poll(colli_ctrl *base, int *link, colli_ctrl_msg *ms
     *link = (int)events[i].data.u32 / LINES;
     COLLI_ASSERT_RANK(*link >= 0 && *link < base->count, base->rank);
     colli_ctrl_line *line = &ctrl->links[*link].line[events[i].data.u32 % LINES];
-    if (events[i].events & EPOLLOUT)
-      colli_ctrl_line_flush(line);
+    colli_ctrl_line_flush(line);
     if (!(events[i].events & ~(uint32_t)EPOLLOUT))
       continue;
     colli_ctrl_event event = read_line(ctrl, *link, line, msg, sys_errno);
@@ -183,7 +181,7 @@ static colli_ctrl_event net_poll(colli_ctrl *base, int *link, colli_ctrl_msg *ms
   if (!find_silent(ctrl, link))
     return COLLI_CTRL_NOTHING;
   *sys_errno = ETIMEDOUT;
-  return ctrl->links[*link].over ? COLLI_CTRL_CLOSED : COLLI_CTRL_SILENT;
+  return ctrl->links[*link].ended ? COLLI_CTRL_CLOSED : COLLI_CTRL_SILENT;
 }
 
 static bool net_unsent(const colli_ctrl *base) {
@@ -193,7 +191,8 @@ static bool net_unsent(const colli_ctrl *base) {
     for (int i = 0; i < LINES; i++) {
       const colli_ctrl_line *line = &ctrl->links[link].line[i];
       unsent = unsent || colli_ctrl_line_unsent(line);
-      sent = sent || (line->conn.fd >= 0 && !line->broken && !colli_ctrl_line_unsent(line));
+      sent = sent ||
+             (line->conn.fd >= 0 && !line->broken && !line->quiet && !colli_ctrl_line_unsent(line));
     }
     if (unsent && !sent)
       return true;
@@ -209,13 +208,14 @@ static int net_fd(const colli_ctrl *base) {
 
 /* Advances the end of a link; true while there is something to wait for: one line is enough. */
 static bool end_link(net_link *l, struct pollfd fds[LINES]) {
-  bool waits = false, arrived = false;
+  bool waits = false;
   for (int i = 0; i < LINES; i++) {
+    const bool used = colli_ctrl_line_works(&l->line[i]) && !l->line[i].broken;
     const bool busy = colli_ctrl_line_end(&l->line[i], &fds[i]);
     waits = waits || busy;
-    arrived = arrived || (!busy && colli_ctrl_line_works(&l->line[i]) && !l->line[i].broken);
+    l->arrived = l->arrived || (used && !busy);
   }
-  return waits && !arrived;
+  return waits && !l->arrived;
 }
 
 static void net_close(colli_ctrl *base, int timeout_ms) {
@@ -230,12 +230,8 @@ static void net_close(colli_ctrl *base, int timeout_ms) {
       break;
     poll(fds, (nfds_t)(base->count * LINES), 1); /* acknowledgements cause no event, so poll */
   }
-  const int give_up_ms = GIVE_UP_MS;
-  for (int i = 0; i < base->count * LINES; i++) {
-    colli_ctrl_line *line = &ctrl->links[i / LINES].line[i % LINES];
-    setsockopt(line->conn.fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &give_up_ms, sizeof(give_up_ms));
-    colli_ctrl_line_close(line);
-  }
+  for (int i = 0; i < base->count * LINES; i++)
+    colli_ctrl_line_close(&ctrl->links[i / LINES].line[i % LINES]);
   colli_fd_close(ctrl->epoll_fd);
   free(ctrl);
 }
@@ -244,28 +240,44 @@ static void net_close(colli_ctrl *base, int timeout_ms) {
 
 static const colli_ctrl_ops net_ops = {net_send, net_poll, net_unsent, net_fd, net_close};
 
-/* The connection of a line; none: COLLI_SEALED_NONE. */
-static colli_sealed conn_of(const colli_sealed *conns, const colli_sealed *spares, int line) {
-  const colli_sealed *list = line % LINES == 0 ? conns : spares;
-  return list ? list[line / LINES] : COLLI_SEALED_NONE;
+/* The spare connection of a link. */
+static const colli_sealed *spare_of(const colli_sealed *spares, int link) {
+  static const colli_sealed none = {.fd = -1};
+  return spares ? &spares[link] : &none;
 }
 
-/* Opens all lines: false with errno. */
-static bool open_lines(net_ctrl *ctrl, const colli_sealed *conns, const colli_sealed *spares,
+/* Opens the lines of a link: false with errno. */
+static bool open_link(net_ctrl *ctrl, int link, const colli_sealed *conns[LINES],
+                      int heartbeat_ms) {
+  const bool both = conns[0]->fd >= 0 && conns[1]->fd >= 0;
+  bool ok = true;
+  for (int i = 0; i < LINES && ok; i++) {
+    if (conns[i]->fd < 0)
+      continue;
+    if (both)
+      colli_path_hurry(conns[i]->fd, HEALS_MS);
+    ok = colli_ctrl_line_open(&ctrl->links[link].line[i], conns[i], ctrl->epoll_fd,
+                              (uint32_t)(link * LINES + i), heartbeat_ms);
+  }
+  return ok;
+}
+
+/* Opens all links: false with errno. */
+static bool open_links(net_ctrl *ctrl, const colli_sealed *conns, const colli_sealed *spares,
                        int count, int heartbeat_ms) {
   bool ok = (ctrl->epoll_fd = COLLI_FD(epoll_create1(EPOLL_CLOEXEC))) >= 0;
   for (int i = 0; i < LINES * COLLI_CTRL_LINKS_MAX; i++)
     ctrl->links[i / LINES].line[i % LINES].conn = COLLI_SEALED_NONE;
-  for (int i = 0; ok && i < LINES * count; i++) {
-    const colli_sealed conn = conn_of(conns, spares, i);
-    if (conn.fd < 0)
-      continue;
-    if (conn_of(conns, spares, i ^ 1).fd >= 0)
-      colli_path_hurry(conn.fd, HEALS_MS);
-    ok = colli_ctrl_line_open(&ctrl->links[i / LINES].line[i % LINES], &conn, ctrl->epoll_fd,
-                              (uint32_t)i, heartbeat_ms);
-  }
+  for (int link = 0; ok && link < count; link++)
+    ok = open_link(ctrl, link, (const colli_sealed *[]){&conns[link], spare_of(spares, link)},
+                   heartbeat_ms);
   return ok;
+}
+
+/* Closes a connection that could not be opened as a line. */
+static void drop(const colli_sealed *conn) {
+  colli_sealed dropped = *conn;
+  colli_sealed_close(&dropped);
 }
 
 coll_status colli_ctrl_create_net(colli_ctrl **out, int rank, int nranks, const int *peers,
@@ -274,7 +286,7 @@ coll_status colli_ctrl_create_net(colli_ctrl **out, int rank, int nranks, const 
   COLLI_ASSERT_RANK(count >= 0 && count <= COLLI_CTRL_LINKS_MAX, rank);
   net_ctrl *ctrl = calloc(1, sizeof(*ctrl));
   *out = NULL;
-  if (ctrl && open_lines(ctrl, conns, spares, count, heartbeat_ms)) {
+  if (ctrl && open_links(ctrl, conns, spares, count, heartbeat_ms)) {
     for (int link = 0; link < count; link++)
       ctrl->base.peers[link] = peers[link];
     ctrl->heartbeat_ms = heartbeat_ms;
@@ -286,9 +298,9 @@ coll_status colli_ctrl_create_net(colli_ctrl **out, int rank, int nranks, const 
     return COLL_OK;
   }
   int sys_errno = errno;
-  for (int i = 0; i < LINES * count; i++) {
-    colli_sealed conn = conn_of(conns, spares, i);
-    colli_sealed_close(&conn);
+  for (int link = 0; link < count; link++) {
+    drop(&conns[link]);
+    drop(spare_of(spares, link));
   }
   if (ctrl && ctrl->epoll_fd >= 0)
     colli_fd_close(ctrl->epoll_fd);

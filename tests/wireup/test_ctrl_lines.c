@@ -77,6 +77,14 @@ static void cut(scene *s, int line, bool on) {
                0);
 }
 
+/* Ends a line with a reset: what the neighbour's kernel does, or something on the way. */
+static void reset_line(scene *s, int line) {
+  const struct linger reset = {1, 0};
+  setsockopt(s->fd[line], SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
+  close(s->fd[line]);
+  s->sealed[line].fd = -1;
+}
+
 /* The event within some limits of silence; beats are sent meanwhile, and nobody reads them. */
 static colli_ctrl_event event_in_limits(scene *s, int limits) {
   const uint64_t until_ns = colli_now_ns() + (uint64_t)limits * LIMIT_MS * COLLI_NS_PER_MS;
@@ -172,11 +180,8 @@ Test(ctrl_lines, the_end_is_known_although_the_other_line_is_cut, .timeout = 60)
 
 Test(ctrl_lines, a_line_that_breaks_is_no_end, .timeout = 60) {
   scene s = open_scene();
-  const struct linger reset = {1, 0};
   uint64_t number;
-  setsockopt(s.fd[0], SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
-  close(s.fd[0]);
-  s.sealed[0].fd = -1;
+  reset_line(&s, 0);
   cr_assert_eq(event_in_limits(&s, 1), COLLI_CTRL_NOTHING);
   push(&s, 1, 1, COLLI_CTRL_WAITING);
   cr_assert(takes(&s, 1));
@@ -189,16 +194,64 @@ Test(ctrl_lines, a_line_that_breaks_is_no_end, .timeout = 60) {
   close_scene(&s);
 }
 
-Test(ctrl_lines, bad_bytes_on_one_line_leave_the_other, .timeout = 60) {
+Test(ctrl_lines, bad_bytes_on_either_line_are_told, .timeout = 60) {
+  for (int line = 0; line < LINES; line++) {
+    scene s = open_scene();
+    uint64_t number;
+    push(&s, line, 1, 99);
+    cr_assert_eq(next_event(&s, false, &number), COLLI_CTRL_SILENT);
+    close_scene(&s);
+  }
+}
+
+/* The kernel tells the next call of a reset, and then the end of the stream. */
+Test(ctrl_lines, a_reset_that_a_send_meets_proves_nothing, .timeout = 60) {
+  scene s = open_scene();
+  const colli_ctrl_msg msg = {.kind = COLLI_CTRL_WAITING, .peer = -1, .serial = 1};
+  reset_line(&s, 0);
+  colli_ctrl_send(s.ctrl, 1, &msg);
+  cr_assert_eq(event_in_limits(&s, 1), COLLI_CTRL_NOTHING);
+  cut(&s, 1, true);
+  cr_assert_eq(event_in_limits(&s, 50), COLLI_CTRL_SILENT);
+  close_scene(&s);
+}
+
+Test(ctrl_lines, the_end_of_a_silent_process_is_known, .timeout = 60) {
   scene s = open_scene();
   uint64_t number;
-  push(&s, 0, 1, 99);
-  cr_assert_eq(event_in_limits(&s, 1), COLLI_CTRL_NOTHING);
-  push(&s, 1, 1, COLLI_CTRL_WAITING);
-  cr_assert(takes(&s, 1));
-  push(&s, 1, 2, 99);
-  cr_assert_eq(next_event(&s, false, &number), COLLI_CTRL_SILENT);
+  cut(&s, 0, true);
+  cut(&s, 1, true);
+  cr_assert_eq(event_in_limits(&s, 50), COLLI_CTRL_SILENT);
+  cut(&s, 1, false);
+  close(s.fd[1]);
+  s.sealed[1].fd = -1;
+  cr_assert_eq(next_event(&s, false, &number), COLLI_CTRL_CLOSED);
   close_scene(&s);
+}
+
+Test(ctrl_lines, two_resets_are_the_end_although_a_line_was_cut_once, .timeout = 60) {
+  scene s = open_scene();
+  uint64_t number;
+  cut(&s, 0, true);
+  cr_assert_eq(event_in_limits(&s, 5), COLLI_CTRL_NOTHING);
+  cut(&s, 0, false);
+  reset_line(&s, 1);
+  reset_line(&s, 0);
+  cr_assert_eq(next_event(&s, false, &number), COLLI_CTRL_CLOSED);
+  close_scene(&s);
+}
+
+/* The neighbour has closed, too; its end has come over the line that works. */
+Test(ctrl_lines, closing_waits_for_no_line_that_is_cut, .timeout = 60) {
+  scene s = open_scene();
+  cut(&s, 0, true);
+  cr_assert_eq(event_in_limits(&s, 2), COLLI_CTRL_NOTHING);
+  close(s.fd[1]);
+  s.sealed[1].fd = -1;
+  const double begun_s = wait_clock_s();
+  colli_ctrl_close(s.ctrl, 50000);
+  cr_assert_lt(wait_clock_s() - begun_s, 40);
+  colli_sealed_close(&s.sealed[0]);
 }
 
 Test(ctrl_lines, closing_waits_for_one_line_only, .timeout = 60) {
