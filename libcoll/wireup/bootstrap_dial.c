@@ -97,14 +97,16 @@ static bool is_spare_end(const colli_addr *addr, const colli_addr *first) {
 bool boot_dial_begin_spare(const boot *b, boot_dial *dial, int peer,
                            const colli_addr addrs[COLLI_MAX_ADDRS], const colli_sealed *first) {
   const colli_addr *own = b->mine->control_addrs;
-  const colli_addr *here = colli_net_find_end(first->fd, false, own, COLLI_MAX_ADDRS);
-  const colli_addr *there = colli_net_find_end(first->fd, true, addrs, COLLI_MAX_ADDRS);
   *dial = (boot_dial){.kind = COLLI_HELLO_CONTROL,
                       .word = b->hello_word | BOOT_SPARE_WORD,
                       .peer = peer,
                       .conn = COLLI_SEALED_NONE,
                       .answered = true}; /* the first time */
-  if (!here || !there || boot_dial_own(b, addrs))
+  if (boot_dial_own(b, addrs))
+    return false; /* of this host */
+  const colli_addr *here = colli_net_find_end(first->fd, false, own, COLLI_MAX_ADDRS);
+  const colli_addr *there = colli_net_find_end(first->fd, true, addrs, COLLI_MAX_ADDRS);
+  if (!here || !there)
     return false;
   const int nearness = colli_addr_affinity(here, there);
   for (int i = 0; i < COLLI_MAX_ADDRS && addrs[i].family; i++) {

@@ -42,8 +42,6 @@ typedef struct colli_ctrl_msg {
   uint32_t kind;
   int32_t origin;  /* the rank that made the message; ranks forward messages of others */
   uint64_t serial; /* counts the origin's messages, so that each is handled once */
-  uint64_t number; /* counts what goes over one link between processes, so that it is taken once; 0:
-                      BEAT */
   uint64_t uid;    /* the communicator to which it refers; 0: the base */
   int32_t peer;    /* WAITING: the rank that origin waits for, or -1 */
   int32_t nmore;
@@ -64,6 +62,8 @@ typedef struct colli_ctrl_msg {
   char name[COLLI_NAME]; /* WAITING, AFFECTED: of the communicator */
   coll_error error; /* FAILED, AFFECTED, SHORT; WAITING: `message` describes the operation, or is
                        empty if origin waits nowhere */
+  uint64_t number; /* counts what goes over one link between processes, so that it is taken once; 0:
+                      BEAT */
 } colli_ctrl_msg;
 
 typedef struct colli_ctrl colli_ctrl;

@@ -63,13 +63,11 @@ void colli_ctrl_line_flush(colli_ctrl_line *line) {
     watch(line);
 }
 
-void colli_ctrl_line_send(colli_ctrl_line *line, const colli_ctrl_msg *msg, int nranks) {
-  if (line->conn.fd < 0 || line->broken)
-    return;
-  if (colli_ctrl_queue_push(&line->queue, 0, msg, nranks))
-    colli_ctrl_line_flush(line);
-  else
-    line->broken = true; /* a later message must not come without this one */
+bool colli_ctrl_line_send(colli_ctrl_line *line, const colli_ctrl_msg *msg, int nranks) {
+  if (line->conn.fd < 0 || line->broken || !colli_ctrl_queue_push(&line->queue, 0, msg, nranks))
+    return false;
+  colli_ctrl_line_flush(line);
+  return true;
 }
 
 int colli_ctrl_line_receive(colli_ctrl_line *line) {
@@ -99,8 +97,8 @@ static void send_beat(colli_ctrl_line *line, int rank, int nranks, int heartbeat
       colli_ctrl_line_unsent(line) || line->beats >= BEATS_MOST)
     return;
   line->beats++;
-  colli_ctrl_line_send(line, &(colli_ctrl_msg){.kind = COLLI_CTRL_BEAT, .origin = rank, .peer = -1},
-                       nranks);
+  (void)colli_ctrl_line_send(
+      line, &(colli_ctrl_msg){.kind = COLLI_CTRL_BEAT, .origin = rank, .peer = -1}, nranks);
 }
 
 void colli_ctrl_line_look(colli_ctrl_line *line, int rank, int nranks, int heartbeat_ms,

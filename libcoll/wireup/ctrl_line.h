@@ -42,8 +42,8 @@ static inline bool colli_ctrl_line_works(const colli_ctrl_line *line) {
 /* Whether anything still has to be sent. */
 bool colli_ctrl_line_unsent(const colli_ctrl_line *line);
 
-/* Queues a copy of a message, and sends what the socket accepts. */
-void colli_ctrl_line_send(colli_ctrl_line *line, const colli_ctrl_msg *msg, int nranks);
+/* Queues a copy of a message, and sends what the socket accepts. False: it was not queued. */
+bool colli_ctrl_line_send(colli_ctrl_line *line, const colli_ctrl_msg *msg, int nranks);
 
 /* Sends what the socket accepts. */
 void colli_ctrl_line_flush(colli_ctrl_line *line);

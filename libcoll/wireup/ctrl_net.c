@@ -55,8 +55,14 @@ static void net_send(colli_ctrl *base, int link, const colli_ctrl_msg *msg) {
   net_link *l = &((net_ctrl *)base)->links[link];
   colli_ctrl_msg numbered = *msg;
   numbered.number = ++l->numbered;
+  bool queued[LINES], any = false;
+  for (int i = 0; i < LINES; i++) {
+    queued[i] = colli_ctrl_line_send(&l->line[i], &numbered, base->nranks);
+    any = any || queued[i];
+  }
+  /* A line that lacks it must not overtake one that has it: a later message would make it stale. */
   for (int i = 0; i < LINES; i++)
-    colli_ctrl_line_send(&l->line[i], &numbered, base->nranks);
+    l->line[i].broken = l->line[i].broken || (any && !queued[i]);
 }
 
 /* ---- receiving ------------------------------------------------------------------------------- */

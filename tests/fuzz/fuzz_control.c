@@ -21,8 +21,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     abort();
   for (int i = 0; i < 8 && bytes > 0; i++) {
     size_t done = 0;
-    fuzz_take(&data, &bytes, &msg, sizeof(msg));
-    msg.number = msg.number ? msg.number : (uint64_t)i + 1; /* else all are beats */
+    fuzz_take(&data, &bytes, &msg, offsetof(colli_ctrl_msg, number));
+    msg.number = (uint64_t)i + 1; /* others are dropped */
     if (colli_sealed_push(&member, &msg, sizeof(msg), &done) != COLL_T_DONE)
       break;
     if (colli_ctrl_poll(ctrl, &peer, &msg, &sys_errno) != COLLI_CTRL_MESSAGE)
