@@ -85,7 +85,7 @@ left_out=(
   # ssh hands on no QEMU_LD_PREFIX
   collrun_topo
   # time limits that count on the speed of a processor
-  proc_test_{bootstrap_faults,failures,idle,turns} proc_plain_scale doors_test_dial recovery_test_rejoin
+  proc_test_{bootstrap_faults,failures,idle,turns} proc_plain_scale wireup_test_dial recovery_test_rejoin
   # over a minute on two busy cores
   unit_test_{reduce,trainer_layers} 'model_test_.*' conformance_test_{check,fault,tcp,tcp_rails,verbs_fake}
   sched_{explain,explain_gpu,test_formula,test_verify} sim_test_{fleet,mixed} simkernel_test_{create,cuts,shrink}

@@ -13,6 +13,7 @@
 #include "libcoll/net/auth.h"
 #include "libcoll/net/sockets.h"
 #include "libcoll/wireup/resolve.h"
+#include "sockets.h"
 #include "waits.h"
 
 static const uint8_t secret[COLL_SECRET_BYTES] = "0123456789abcdef0123456789abcde";
@@ -20,23 +21,10 @@ static const uint8_t other[COLL_SECRET_BYTES] = "0123456789abcdef0123456789abcdf
 
 /* A connected pair of nonblocking sockets: Unix, or TCP over loopback. */
 static void make_pair(bool tcp, int fds[2]) {
-  if (!tcp) {
+  if (tcp)
+    tcp_pair(fds);
+  else
     cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds), 0);
-    return;
-  }
-  int listener, count;
-  uint16_t port;
-  colli_addr addr;
-  coll_error error = COLL_ERROR_INIT;
-  cr_assert_eq(colli_net_listen("", &listener, &port, &error), COLL_OK);
-  colli_net_parse("127.0.0.1:1", 0, &addr, 1, &count, &error);
-  addr.port = port;
-  fds[0] = colli_net_connect(&addr);
-  struct pollfd pfd = {.fd = listener, .events = POLLIN};
-  poll(&pfd, 1, 2000);
-  fds[1] = colli_net_accept(listener);
-  cr_assert(fds[0] >= 0 && fds[1] >= 0);
-  close(listener);
 }
 
 /* Drives two handshakes until neither makes progress; the acceptor answers `accepted`. */

@@ -12,6 +12,7 @@
 
 #include "libcoll/base/clock.h"
 #include "libcoll/base/error.h"
+#include "sockets.h"
 #include "support_ctrl.h"
 #include "waits.h"
 
@@ -32,7 +33,7 @@ static void make_ctrls(int kind, int n, colli_ctrl **ctrls) {
       int pair[2], b = peers[i];
       if (b < a)
         continue;
-      ctrl_pair(pair);
+      tcp_pair(pair);
       fds[a][b] = pair[0];
       fds[b][a] = pair[1];
     }
@@ -309,7 +310,7 @@ static colli_ctrl_event event_after(const colli_ctrl_msg *bad, int flip, size_t 
   colli_ctrl_msg msg;
   uint8_t sealed[COLLI_SEALED_BYTES(sizeof(msg))];
   coll_error error = COLL_ERROR_INIT;
-  ctrl_pair(pair);
+  tcp_pair(pair);
   const colli_sealed end = ctrl_unkeyed(pair[0]);
   cr_assert_eq(colli_ctrl_create_net(&ctrl, 0, 2, &peer, &end, NULL, 1, 2000, &error), COLL_OK);
   seal(bad, sealed);
@@ -354,7 +355,7 @@ Test(ctrl, strings_of_a_message_end) {
   coll_error error = COLL_ERROR_INIT;
   memset(&msg.error, 'x', sizeof(msg.error));
   uint8_t sealed[COLLI_SEALED_BYTES(sizeof(msg))];
-  ctrl_pair(pair);
+  tcp_pair(pair);
   const colli_sealed end = ctrl_unkeyed(pair[0]);
   cr_assert_eq(colli_ctrl_create_net(&ctrl, 0, 2, &peer, &end, NULL, 1, 2000, &error), COLL_OK);
   seal(&msg, sealed);
@@ -373,7 +374,7 @@ Test(ctrl, a_neighbour_that_does_not_read_is_not_silent) {
   colli_ctrl *ctrl;
   colli_ctrl_msg msg;
   coll_error error = COLL_ERROR_INIT;
-  ctrl_pair(pair);
+  tcp_pair(pair);
   const colli_sealed end = ctrl_unkeyed(pair[0]);
   cr_assert_eq(colli_ctrl_create_net(&ctrl, 0, 2, &peer, &end, NULL, 1, LIMIT_MS, &error), COLL_OK);
   const uint64_t until_ns = colli_now_ns() + 5 * LIMIT_MS * COLLI_NS_PER_MS;
@@ -391,7 +392,7 @@ Test(ctrl, beats_do_not_fill_the_memory_of_a_neighbour_that_does_not_read) {
   colli_ctrl *ctrl;
   colli_ctrl_msg msg;
   coll_error error = COLL_ERROR_INIT;
-  ctrl_pair(pair);
+  tcp_pair(pair);
   const colli_sealed end = ctrl_unkeyed(pair[0]);
   cr_assert_eq(colli_ctrl_create_net(&ctrl, 0, 2, &peer, &end, NULL, 1, 1, &error), COLL_OK);
   const uint64_t until_ns = colli_now_ns() + 100 * COLLI_NS_PER_MS; /* of the limit */

@@ -4,17 +4,13 @@
 #include <unistd.h>
 
 #include "libcoll/wireup/bootstrap_dial.h"
+#include "sockets.h"
 #include "support_ctrl.h"
 #include "waits.h"
 
 /* A rank, its neighbour's addresses, and the first connection, which is over loopback. */
 typedef struct scene {
-  boot b;
-  colli_id id;
-  colli_rank_info mine;
-  boot_shortage shortage;
-  coll_error error;
-  colli_log log;
+  ctrl_rank rank;
   colli_addr addrs[COLLI_MAX_ADDRS];
   boot_dial dial;
   int fds[2];
@@ -34,42 +30,35 @@ static colli_addr first_end(uint32_t scope) {
 
 static void open_scene(scene *s) {
   memset(s, 0, sizeof(*s));
-  cr_assert_eq(colli_id_fresh(&s->id, &s->error), COLL_OK);
-  s->b = (boot){.id = &s->id,
-                .rank = 1,
-                .nranks = 2,
-                .mine = &s->mine,
-                .log = &s->log,
-                .error = &s->error,
-                .shortage = &s->shortage};
-  ctrl_pair(s->fds);
+  ctrl_rank_open(&s->rank, false);
+  tcp_pair(s->fds);
   s->first = ctrl_unkeyed(s->fds[0]);
-  s->mine.control_addrs[0] = first_end(1);
+  s->rank.mine.control_addrs[0] = first_end(1);
   s->addrs[0] = first_end(11);
   s->addrs[1] = address(2, 2, 12);
 }
 
 static bool begins(scene *s) {
-  return boot_dial_begin_spare(&s->b, &s->dial, 0, s->addrs, &s->first);
+  return boot_dial_begin_spare(&s->rank.b, &s->dial, 0, s->addrs, &s->first);
 }
 
 static void close_scene(scene *s) {
   boot_dial_close(&s->dial);
   close(s->fds[0]);
   close(s->fds[1]);
-  colli_id_release(&s->id);
+  ctrl_rank_close(&s->rank);
 }
 
 Test(spare, leads_from_an_interface_to_another_one) {
   scene s;
   open_scene(&s);
   cr_assert_not(begins(&s), "this host has no other interface");
-  s.mine.control_addrs[1] = (colli_addr){.family = 6, .scope = 3, .ip = {0xfd}};
+  s.rank.mine.control_addrs[1] = (colli_addr){.family = 6, .scope = 3, .ip = {0xfd}};
   cr_assert_not(begins(&s), "it is of another family");
-  s.mine.control_addrs[2] = address(2, 1, 4);
+  s.rank.mine.control_addrs[2] = address(2, 1, 4);
   cr_assert(begins(&s));
   cr_assert_eq(s.dial.count, 1);
-  cr_assert(colli_addr_same_ip(&s.dial.attempts[0].from, &s.mine.control_addrs[2]));
+  cr_assert(colli_addr_same_ip(&s.dial.attempts[0].from, &s.rank.mine.control_addrs[2]));
   cr_assert(colli_addr_same_ip(&s.dial.attempts[0].addr, &s.addrs[1]));
   cr_assert_eq(s.dial.word, BOOT_SPARE_WORD);
   close_scene(&s);
@@ -78,9 +67,9 @@ Test(spare, leads_from_an_interface_to_another_one) {
 Test(spare, uses_other_interfaces_than_the_first_connection) {
   scene s;
   open_scene(&s);
-  s.mine.control_addrs[1] = address(2, 1, 1);
+  s.rank.mine.control_addrs[1] = address(2, 1, 1);
   cr_assert_not(begins(&s), "this host's interface has it");
-  s.mine.control_addrs[1].scope = 3;
+  s.rank.mine.control_addrs[1].scope = 3;
   s.addrs[1].scope = 11;
   cr_assert_not(begins(&s), "the neighbour's interface has it");
   s.addrs[1].scope = 12;
@@ -92,7 +81,7 @@ Test(spare, uses_other_interfaces_than_the_first_connection) {
 Test(spare, does_not_lead_to_an_address_of_this_host) {
   scene s;
   open_scene(&s);
-  s.mine.control_addrs[1] = s.addrs[1];
+  s.rank.mine.control_addrs[1] = s.addrs[1];
   s.addrs[2] = address(4, 2, 13); /* else the neighbour counts as of this host */
   cr_assert(begins(&s));
   cr_assert_eq(s.dial.count, 1);
@@ -103,11 +92,12 @@ Test(spare, does_not_lead_to_an_address_of_this_host) {
 Test(spare, is_given_up_when_all_attempts_have_failed, .timeout = 60) {
   scene s;
   open_scene(&s);
-  s.mine.control_addrs[1] = address(2, 1, 3); /* no address of this machine: it cannot be bound */
+  s.rank.mine.control_addrs[1] =
+      address(2, 1, 3); /* no address of this machine: it cannot be bound */
   cr_assert(begins(&s));
   cr_assert_not(boot_dial_failed(&s.dial));
-  cr_assert(
-      WAIT_UNTIL(boot_dial_step(&s.b, &s.dial) == COLL_T_AGAIN && boot_dial_failed(&s.dial), 10));
-  cr_assert_eq(s.shortage.sys_errno, 0);
+  cr_assert(WAIT_UNTIL(
+      boot_dial_step(&s.rank.b, &s.dial) == COLL_T_AGAIN && boot_dial_failed(&s.dial), 10));
+  cr_assert_eq(s.rank.shortage.sys_errno, 0);
   close_scene(&s);
 }

@@ -7,18 +7,14 @@
 #include "libcoll/base/clock.h"
 #include "libcoll/net/filter.h"
 #include "libcoll/wireup/bootstrap_dial.h"
+#include "support_ctrl.h"
 #include "waits.h"
 
 enum { DOORS = 3, COMM_ID = 7 };
 
 /* The dialling rank, and the peer's addresses, each with a listener of its own. */
 typedef struct scene {
-  boot b;
-  colli_id id;
-  colli_rank_info mine;
-  boot_shortage shortage;
-  coll_error error;
-  colli_log log;
+  ctrl_rank rank;
   colli_addr addrs[COLLI_MAX_ADDRS];
   int listeners[DOORS];
   colli_auth guests[DOORS]; /* fd: 0 before it has come */
@@ -29,23 +25,16 @@ typedef struct scene {
 
 static void open_scene(scene *s, bool tls) {
   memset(s, 0, sizeof(*s));
-  cr_assert_eq(colli_id_fresh(&s->id, &s->error), COLL_OK);
-  s->id.comm_id = COMM_ID;
-  s->b = (boot){.id = &s->id,
-                .rank = 1,
-                .nranks = 2,
-                .mine = &s->mine,
-                .log = &s->log,
-                .error = &s->error,
-                .tls = tls,
-                .shortage = &s->shortage};
+  ctrl_rank_open(&s->rank, tls);
+  s->rank.id.comm_id = COMM_ID;
   for (int i = 0; i < DOORS; i++) {
     s->addrs[i] = (colli_addr){.family = 4, .prefix = 8, .ip = {127, 0, 0, 1}};
-    cr_assert_eq(colli_net_listen("", &s->listeners[i], &s->addrs[i].port, &s->error), COLL_OK);
+    cr_assert_eq(colli_net_listen("", &s->listeners[i], &s->addrs[i].port, &s->rank.error),
+                 COLL_OK);
     s->proved[i] = COLL_T_AGAIN;
   }
   s->result = COLL_T_AGAIN;
-  boot_dial_begin(&s->b, &s->dial, COLLI_HELLO_SHRINK, 0, s->addrs);
+  boot_dial_begin(&s->rank.b, &s->dial, COLLI_HELLO_SHRINK, 0, s->addrs);
 }
 
 static void close_scene(scene *s) {
@@ -56,18 +45,18 @@ static void close_scene(scene *s) {
     colli_auth_drop(&s->guests[i]);
     close(s->guests[i].fd);
   }
-  colli_id_release(&s->id);
+  ctrl_rank_close(&s->rank);
 }
 
 /* The peer is slow: it answers nobody before connections at all addresses are there. */
 static bool all_have_come(scene *s) {
   int count = 0;
-  s->result = boot_dial_step(&s->b, &s->dial);
+  s->result = boot_dial_step(&s->rank.b, &s->dial);
   for (int i = 0; i < DOORS; i++) {
     const int fd = s->guests[i].fd ? -1 : colli_net_accept(s->listeners[i]);
     if (fd >= 0) {
-      colli_auth_accept(&s->guests[i], fd, s->id.secret->bytes);
-      if (s->b.tls)
+      colli_auth_accept(&s->guests[i], fd, s->rank.id.secret->bytes);
+      if (s->rank.b.tls)
         colli_auth_want_tls(&s->guests[i]);
     }
     count += s->guests[i].fd > 0;
@@ -79,7 +68,7 @@ static bool all_have_come(scene *s) {
 static int go_on(scene *s) {
   int where = 0;
   if (s->result == COLL_T_AGAIN)
-    s->result = boot_dial_step(&s->b, &s->dial);
+    s->result = boot_dial_step(&s->rank.b, &s->dial);
   for (int i = 0; i < DOORS; i++) {
     if (s->proved[i] == COLL_T_AGAIN)
       s->proved[i] = colli_auth_poll(&s->guests[i]);
@@ -139,7 +128,7 @@ Test(dial, proves_itself_once_with_tls, .timeout = 60) {
 static bool counts_from_anywhere(const scene *s) {
   const colli_auth *auth = &s->dial.attempts[0].auth;
   colli_tags tags;
-  cr_assert(colli_auth_tags(s->id.secret->bytes, &tags));
+  cr_assert(colli_auth_tags(s->rank.id.secret->bytes, &tags));
   return memcmp(auth->hello.tag, tags.anywhere, sizeof(auth->hello.tag)) == 0;
 }
 
@@ -149,17 +138,17 @@ static void give_up(bool taken, uint64_t all_ns) {
   scene s;
   const uint64_t start_ns = colli_now_ns();
   open_scene(&s, false);
-  s.b.start_ns = start_ns;
-  s.b.deadline_ns = start_ns + all_ns;
+  s.rank.b.start_ns = start_ns;
+  s.rank.b.deadline_ns = start_ns + all_ns;
   s.addrs[DOORS] = (colli_addr){.family = 4, .prefix = 24, .port = 9, .ip = {192, 0, 2, 1}};
-  boot_dial_begin(&s.b, &s.dial, COLLI_HELLO_SHRINK, 0, s.addrs); /* through no tunnel */
+  boot_dial_begin(&s.rank.b, &s.dial, COLLI_HELLO_SHRINK, 0, s.addrs); /* through no tunnel */
   for (int i = 0; i < DOORS && !taken; i++)
     colli_filter_attach_word(s.listeners[i], 1, 4);
   const boot_attempt *first = &s.dial.attempts[0];
-  cr_assert(WAIT_UNTIL((boot_dial_step(&s.b, &s.dial), first->connected), 30));
+  cr_assert(WAIT_UNTIL((boot_dial_step(&s.rank.b, &s.dial), first->connected), 30));
   cr_assert(first->bound);
   cr_assert_not(counts_from_anywhere(&s));
-  cr_assert(WAIT_UNTIL((boot_dial_step(&s.b, &s.dial), counts_from_anywhere(&s)), 30));
+  cr_assert(WAIT_UNTIL((boot_dial_step(&s.rank.b, &s.dial), counts_from_anywhere(&s)), 30));
   cr_assert_eq(first->failures, 0, "it looks like a failure");
   cr_assert_lt(colli_now_ns() - start_ns, 3 * COLLI_NS_PER_S);
   close_scene(&s);
