@@ -34,8 +34,11 @@ Test(driver_faults, illegal_address) {
   colli_cu_stream s = use_stream(&u), t = use_stream(&u);
   uint32_t *m = use_memory(&u, 4);
   use_two(&u, "spin", t, m, use_address(m + 1));
+  /* Not before all is in the stream: after the fault, no call succeeds. */
+  OK(u.cuda.stream_wait_value_32(s, use_address(m + 3), 1, COLLI_CU_STREAM_WAIT_VALUE_EQ));
   use_two(&u, "poke", s, own, 1); /* memory of the program, not registered */
   use_two(&u, "poke", s, m + 2, 1);
+  use_set(m + 3, 1);
   cr_assert_eq(u.cuda.stream_synchronize(s), COLLI_CUDA_ERROR_ILLEGAL_ADDRESS);
   cr_assert_eq(own[0], 0);
   cr_assert_eq(u.cuda.stream_query(t), COLLI_CUDA_ERROR_ILLEGAL_ADDRESS);
