@@ -201,7 +201,8 @@ static bool add_comm(waiting *w, coll_comm *comm) {
   for (int c = w->ncomms - 1; c >= 0; c--)
     if (w->comms[c] == comm)
       return true;
-  if (w->ncomms == COMMS_ON_STACK && w->comms == w->of_stack) {
+  /* Never for fewer requests, which a compiler that knows their number must be told. */
+  if (w->count > COMMS_ON_STACK && w->ncomms == COMMS_ON_STACK && w->comms == w->of_stack) {
     w->comms = malloc((size_t)w->count * sizeof(coll_comm *));
     if (!w->comms) {
       w->comms = w->of_stack;
