@@ -31,6 +31,7 @@ typedef struct colli_call {
   colli_p2p_kind p2p; /* of SENDRECV */
   bool varying;       /* a v-form, */
   bool known;         /* of which all ranks have the same counts and displacements */
+  bool own_tags;      /* of SENDRECV: COLLI_OWN_TAG()s */
   bool on_host;       /* neither buffer is in GPU memory, so nobody need look */
   colli_lent *lent;   /* of SENDRECV: what of GPUs' memory is lent to transports, or NULL */
   union {

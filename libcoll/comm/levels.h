@@ -1,7 +1,8 @@
 /*
  * levels.h: a communicator whose ranks are in groups: GPUs of one group reach each other, those of
  * different groups do not. Long calls in streams are divided among the ranks of a group
- * (stream/levels.h). Two communicators of its own make the parts of such a call.
+ * (stream/levels.h). Two communicators of its own make the parts of such a call, but for those that
+ * are messages (stream/levels_messages.h). Groups have one rank only where there are such.
  */
 #ifndef COLLI_COMM_LEVELS_H
 #define COLLI_COMM_LEVELS_H
@@ -14,6 +15,8 @@ typedef struct colli_levels {
   coll_comm *across;     /* the ranks that have this one's place in their groups; staged */
   int ngroups, size;     /* all groups have the same number of ranks */
   int group, place;      /* this rank's */
+  bool by_messages;      /* long parts across groups are messages that the network's devices move
+                            from and to GPU memory */
   size_t room_bytes;     /* for pieces that no buffer has: the shortest slot of a rank */
   const char *operation; /* the call that has begun last, for messages */
   int *member;           /* ngroups * size ranks, group by group */

@@ -12,6 +12,7 @@
 #include "libcoll/create/assemble.h"
 #include "libcoll/create/split.h"
 #include "libcoll/progress/enter.h"
+#include "libcoll/run/gpu_lend.h"
 #include "libcoll/run/run.h"
 #include "libcoll/stream/direct.h"
 #include "libcoll/stream/direct_groups.h"
@@ -56,20 +57,21 @@ static void list_members(const coll_comm *comm, const int *group, int *next, col
   }
 }
 
-/* Describes the groups, if they are several of equal size. */
-static coll_status find_groups(coll_comm *comm, colli_levels *levels) {
+/* Describes the groups, if they are several of equal size, and not of one rank unless all GPUs may
+ * lend memory to networks (*lend). */
+static coll_status find_groups(coll_comm *comm, colli_levels *levels, bool *lend) {
   const size_t n = (size_t)comm->nranks;
   int *group = malloc(2 * n * sizeof(*group));
   levels->member = malloc(n * sizeof(*levels->member));
   coll_status status;
   if (group && levels->member)
-    status = colli_direct_groups(comm, group);
+    status = colli_direct_groups(comm, group, lend);
   else
     status = colli_comm_refuse(comm, COLL_ERR_NO_MEMORY, "comm_use_gpu", "out of memory");
   if (status == COLL_OK) {
     levels->size = find_size(group, comm->nranks, group + n);
     levels->ngroups = levels->size > 0 ? comm->nranks / levels->size : 0;
-    if (levels->size < 2 || levels->ngroups < 2)
+    if (levels->size < (*lend ? 1 : 2) || levels->ngroups < 2)
       status = colli_comm_refuse(comm, COLL_ERR_UNSUPPORTED, "comm_use_gpu",
                                  "%s, and do not form groups of equal size, of two or more, whose "
                                  "GPUs have peer access to "
@@ -120,15 +122,56 @@ static coll_status make_parts(coll_comm *comm, colli_levels *levels) {
     status = make_part(comm, levels->place, levels->group, &levels->across);
   if (status != COLL_OK)
     return status;
+  if (levels->size == 1)
+    levels->within->log.level = COLLI_LOG_NONE; /* it has nobody to meet */
   status = join_within(comm, levels->within, &error);
   status = colli_direct_agree(comm, &colli_direct_joining, status, &error, COLL_ERR_UNSUPPORTED);
   if (status != COLL_OK)
     return status;
   levels->within->log.level = levels->across->log.level = COLLI_LOG_NONE; /* `comm` tells */
-  colli_log_write(&comm->log, COLLI_LOG_INFO,
-                  "long calls in streams stay in GPU memory within %d groups of %d ranks",
-                  levels->ngroups, levels->size);
   return COLL_OK;
+}
+
+/* Whether this rank's GPU lends memory for messages to all ranks across groups: tries it. */
+static bool lends_across(const coll_comm *comm, const colli_levels *levels, const char **why) {
+  const colli_gpu_peers *peers = levels->within->direct->peers;
+  const void *room = (const void *)(uintptr_t)colli_gpu_peers_result(peers, false);
+  for (int group = 0; group < levels->ngroups; group++)
+    if (group != levels->group &&
+        !colli_gpu_lends_for(comm, peers->device, colli_levels_member(levels, group, levels->place),
+                             room, why))
+      return false;
+  return true;
+}
+
+/* Finds out whether long parts across groups can be messages from and to GPU memory, on all ranks.
+ */
+static coll_status try_messages(coll_comm *comm, colli_levels *levels) {
+  const coll_error before = comm->failure.error;
+  const char *why = NULL;
+  coll_error error = COLL_ERROR_INIT;
+  coll_status status = COLL_OK;
+  if (!lends_across(comm, levels, &why))
+    status = colli_error_set(&error, COLL_ERR_UNSUPPORTED, NULL, "%s", why);
+  status = colli_direct_agree(comm, &colli_direct_joining, status, &error, COLL_ERR_UNSUPPORTED);
+  levels->by_messages = status == COLL_OK;
+  if (status != COLL_ERR_UNSUPPORTED || levels->size == 1 || comm->failure.status != COLL_OK)
+    return status;
+  comm->failure.error = before; /* only some parts are staged */
+  return COLL_OK;
+}
+
+/* Tells the log what was found. */
+static void tell(const coll_comm *comm, const colli_levels *levels) {
+  const char *across = levels->by_messages ? "messages from and to GPU memory (GPUDirect RDMA)"
+                                           : "copies in host memory";
+  if (levels->size > 1)
+    colli_log_write(&comm->log, COLLI_LOG_INFO,
+                    "long calls in streams stay in GPU memory within %d groups of %d ranks; what "
+                    "goes from group to group: %s",
+                    levels->ngroups, levels->size, across);
+  else
+    colli_log_write(&comm->log, COLLI_LOG_INFO, "long calls in streams are %s", across);
 }
 
 /* Finds groups and makes their communicators. */
@@ -138,14 +181,19 @@ static coll_status join_groups(coll_comm *comm) {
     return colli_comm_refuse(comm, COLL_ERR_NO_MEMORY, "comm_use_gpu", "out of memory");
   levels->operation = "comm_use_gpu";
   levels->room_bytes = colli_staged_least_slot(comm);
-  coll_status status = find_groups(comm, levels);
+  bool lend = false;
+  coll_status status = find_groups(comm, levels, &lend);
   if (status == COLL_OK)
     status = make_parts(comm, levels);
-  if (status == COLL_OK)
-    comm->levels = levels;
-  else
+  if (status == COLL_OK && lend)
+    status = try_messages(comm, levels);
+  if (status != COLL_OK) {
     colli_levels_free(comm, levels);
-  return status;
+    return status;
+  }
+  tell(comm, levels);
+  comm->levels = levels;
+  return COLL_OK;
 }
 
 coll_status colli_levels_use_gpu(coll_comm *comm) {

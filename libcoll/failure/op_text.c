@@ -30,6 +30,11 @@ void colli_post_text(const colli_post *post, char text[COLLI_POST_TEXT]) {
   switch (post->kind) {
   case COLLI_POST_SEND:
   case COLLI_POST_RECV:
+    if (post->tag == COLLI_OWN_TAG(COLLI_PART_TAG)) {
+      snprintf(text, COLLI_POST_TEXT, "a part of %s that %s %s", post->op->request.name,
+               post->kind == COLLI_POST_SEND ? "goes to" : "comes from", source);
+      break;
+    }
     if (post->tag < COLL_ANY_TAG) {
       snprintf(text, COLLI_POST_TEXT, "coll_comm_create_group() with %s, tag %d", source,
                COLLI_OWN_TAG(post->tag));

@@ -52,6 +52,19 @@ static const char *find_reason(const colli_cuda *cuda, int device) {
   return NULL;
 }
 
+bool colli_gpu_can_lend(colli_gpu *gpu, int device, const char **why) {
+  colli_gpu_thread before;
+  *why = "a network has refused its memory";
+  if (!colli_gpu_lends(gpu, device))
+    return false;
+  *why = "its context cannot be entered";
+  if (colli_gpu_enter(gpu, device, &before, NULL) != COLL_OK)
+    return false;
+  *why = find_reason(&gpu->cuda, device);
+  colli_gpu_leave(gpu, &before);
+  return *why == NULL;
+}
+
 bool colli_gpu_lend(colli_gpu *gpu, int device, const void *memory, size_t bytes,
                     const colli_log *log, colli_gpu_dmabuf *lent) {
   const colli_cuda *cuda = &gpu->cuda;

@@ -38,9 +38,11 @@
 #define COLLI_UNEXPECTED_MAX_BYTES ((size_t)4 << 20)
 #define COLLI_PATIENCE_NS          100000000ull
 
-/* The tags of libcoll's own messages, 0 .. COLLI_OWN_TAG_MAX, are negative where they travel, so
- * that no receive of the program takes such a message. The macro converts both ways. */
-#define COLLI_OWN_TAG_MAX  (INT_MAX - 1)
+/* The tags of libcoll's own messages are negative where they travel, so that no receive of the
+ * program takes such a message: 0 .. COLLI_OWN_TAG_MAX for coll_comm_create_group(), and one for
+ * the parts of collectives. The macro converts both ways. */
+#define COLLI_OWN_TAG_MAX  (INT_MAX - 2)
+#define COLLI_PART_TAG     (INT_MAX - 1)
 #define COLLI_OWN_TAG(tag) (-2 - (tag))
 
 /* The parts that operations are made of. */

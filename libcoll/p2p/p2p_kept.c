@@ -63,11 +63,21 @@ void p2p_kept_remove(colli_p2p *p2p, colli_p2p_peer *peer, colli_p2p_kept *messa
   peer->unexpected_bytes -= message->sender ? 0 : message->bytes;
 }
 
+/* Whether a part of a collective is awaited from a peer: it may be behind any number of messages
+ * that the program has not received yet, and need not before the collective has ended. */
+static bool awaits_part(const colli_p2p_peer *peer) {
+  const colli_post *post = peer->recvs.head;
+  while (post && post->tag != COLLI_OWN_TAG(COLLI_PART_TAG))
+    post = post->next;
+  return post != NULL;
+}
+
 int p2p_keep(colli_p2p *p2p, colli_p2p_peer *peer, const colli_p2p_header *head, const char *data,
              size_t bytes, colli_post *sender) {
   bool full = peer->nunexpected >= COLLI_UNEXPECTED_MAX ||
               peer->unexpected_bytes + bytes > COLLI_UNEXPECTED_MAX_BYTES;
-  if (full && !p2p_probes(p2p, peer->rank, head->tag) && !p2p_seeks(p2p, peer->rank, head->tag))
+  if (full && !p2p_probes(p2p, peer->rank, head->tag) && !p2p_seeks(p2p, peer->rank, head->tag) &&
+      !awaits_part(peer))
     return COLLI_STEP_BLOCKED;
   colli_p2p_kept *message = p2p_kept_get(p2p, sender ? 0 : bytes);
   if (!message)

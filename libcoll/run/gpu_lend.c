@@ -1,6 +1,8 @@
 /* gpu_lend.c: which messages are moved by the network's device from or to GPU memory. */
 #include "libcoll/run/gpu_lend.h"
 
+#include <unistd.h>
+
 #include "libcoll/base/fork.h"
 #include "libcoll/base/names.h"
 #include "libcoll/comm/comm.h"
@@ -10,6 +12,10 @@
 #define LEAST_BYTES ((size_t)1 << 20)
 /* A message must not be longer, so that targets can be divided (p2p_tag.h). */
 #define MOST_BYTES ((size_t)COLL_DEVICE_MESSAGES << 30)
+
+size_t colli_gpu_lend_least(const coll_comm *comm) {
+  return comm->exec.slot_bytes < LEAST_BYTES ? LEAST_BYTES : comm->exec.slot_bytes + 1;
+}
 
 /* One half of a message. */
 typedef struct half {
@@ -34,8 +40,7 @@ static half half_of(const colli_call *call, const colli_gpu_places *places, int 
 
 /* Whether a half may be lent. */
 static bool may_lend(const coll_comm *comm, const half *it) {
-  const size_t slot = comm->exec.slot_bytes;
-  if (it->bytes < LEAST_BYTES || it->bytes <= slot || it->bytes > MOST_BYTES || it->device < 0 ||
+  if (it->bytes < colli_gpu_lend_least(comm) || it->bytes > MOST_BYTES || it->device < 0 ||
       it->peer < 0)
     return false;
   const coll_transport_ops *ops = comm->exec.links[it->peer].ops;
@@ -80,6 +85,27 @@ static void lend(const coll_comm *comm, const half *it, colli_lent *lent) {
   lent->with = link->ops;
   lent->at = link->endpoint;
   lent->address = it->memory;
+}
+
+bool colli_gpu_lends_for(const coll_comm *comm, int device, int peer, const void *memory,
+                         const char **why) {
+  const colli_link *link = &comm->exec.links[peer];
+  *why = "COLL_GPU_DIRECT_RDMA is off";
+  if (comm->params.number[COLLI_PARAM_GPU_DIRECT_RDMA] != COLLI_GPU_RDMA_AUTO)
+    return false;
+  *why = "the transport between hosts does not move memory of GPUs";
+  if (!link->ops || !coll_transport_reaches_devices(link->ops))
+    return false;
+  if (!memory)
+    return colli_gpu_can_lend(comm->gpu, device, why);
+  const half all = {memory, (size_t)sysconf(_SC_PAGESIZE), device, peer, true};
+  colli_lent lent = {.with = NULL};
+  lend(comm, &all, &lent);
+  *why = "the network has refused memory of the GPU; COLL_LOG=info says why";
+  if (!lent.with)
+    return false;
+  lent.with->release_device(lent.at, lent.memory);
+  return true;
 }
 
 void colli_gpu_lend_to(const coll_comm *comm, const colli_call *call,

@@ -7,6 +7,17 @@
 
 #include "libcoll/run/gpu_call.h"
 
+/* The length from which messages of a communicator may be lent memory. All ranks find the same. */
+size_t colli_gpu_lend_least(const coll_comm *comm);
+
+/*
+ * Whether messages between this rank, with memory of a device, and a peer may be lent that memory.
+ * memory: at least a page of it, to try that; NULL: as far as is known without trying. *why: why
+ * not, until the next call.
+ */
+bool colli_gpu_lends_for(const coll_comm *comm, int device, int peer, const void *memory,
+                         const char **why);
+
 /* Whether memory of a call may be lent, as far as is known without trying. */
 bool colli_gpu_may_lend(const coll_comm *comm, const colli_call *call,
                         const colli_gpu_places *places);

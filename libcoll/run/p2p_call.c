@@ -21,7 +21,7 @@ static coll_status check_peer(coll_comm *comm, const colli_call *call, const cha
 
 /* Checks a tag. */
 static coll_status check_tag(coll_comm *comm, const colli_call *call, int tag, bool any) {
-  if (tag >= 0 || (any && tag == COLL_ANY_TAG))
+  if (tag >= 0 || call->own_tags || (any && tag == COLL_ANY_TAG))
     return COLL_OK;
   return colli_comm_refuse(comm, COLL_ERR_INVALID_ARGUMENT, call->name,
                            "tag %d is negative%s; use 0 or more", tag,

@@ -8,6 +8,7 @@
 #include "libcoll/base/error.h"
 #include "libcoll/comm/comm.h"
 #include "libcoll/progress/enter.h"
+#include "libcoll/run/gpu_lend.h"
 #include "libcoll/stream/direct.h"
 
 #define MOST_DEVICES 64 /* of a host; ranks with others are alone */
@@ -16,8 +17,18 @@
 typedef struct own_device {
   colli_cu_uuid uuid;
   uint8_t ready;
-  char reason[111]; /* why not */
+  uint8_t lends;    /* memory to some peer's network, perhaps */
+  char reason[110]; /* why it is not ready */
 } own_device;
+
+/* Whether a device lends memory to the network of some peer, as far as is known. */
+static bool lends_some(const coll_comm *comm, int device) {
+  const char *why;
+  for (int rank = 0; rank < comm->nranks; rank++)
+    if (colli_gpu_lends_for(comm, device, rank, NULL, &why))
+      return true;
+  return false;
+}
 
 /* Fills in this rank's device; *device is its number in this process. */
 static void look(coll_comm *comm, own_device *mine, int *device) {
@@ -30,9 +41,10 @@ static void look(coll_comm *comm, own_device *mine, int *device) {
       status = colli_cuda_fail(&comm->gpu->cuda, &error, "cuDeviceGetUuid", *device, result);
   }
   colli_call_resume(comm);
+  mine->lends = status == COLL_OK && lends_some(comm, *device);
   mine->ready = status == COLL_OK;
   if (status != COLL_OK)
-    snprintf(mine->reason, sizeof(mine->reason), "%.110s", error.message);
+    snprintf(mine->reason, sizeof(mine->reason), "%.109s", error.message);
 }
 
 /* A rank, to be sorted. */
@@ -121,13 +133,15 @@ static void form_groups(const neighbour *host, int count, const int *number,
 
 /* Tells the others what this rank has, and what it reaches. */
 static coll_status exchange(coll_comm *comm, const neighbour *sorted, own_device *devices,
-                            int *number, uint64_t *reached) {
+                            int *number, uint64_t *reached, bool *lend) {
   own_device mine = {.ready = 0};
   int device = 0;
   look(comm, &mine, &device);
   coll_status status =
       colli_direct_gather(comm, &colli_direct_joining, &mine, devices, sizeof(mine));
+  *lend = true;
   for (int rank = 0; rank < comm->nranks && status == COLL_OK; rank++) {
+    *lend &= devices[rank].lends;
     devices[rank].reason[sizeof(devices[rank].reason) - 1] = 0;
     if (!devices[rank].ready)
       status = colli_direct_refuse(comm, &colli_direct_joining, COLL_ERR_UNSUPPORTED, rank,
@@ -145,7 +159,7 @@ static coll_status exchange(coll_comm *comm, const neighbour *sorted, own_device
   return colli_direct_gather(comm, &colli_direct_joining, &own, reached, sizeof(own));
 }
 
-coll_status colli_direct_groups(coll_comm *comm, int *group) {
+coll_status colli_direct_groups(coll_comm *comm, int *group, bool *lend) {
   const size_t n = (size_t)comm->nranks;
   neighbour *sorted = malloc(n * sizeof(*sorted));
   own_device *devices = malloc(n * sizeof(*devices));
@@ -154,7 +168,7 @@ coll_status colli_direct_groups(coll_comm *comm, int *group) {
   coll_status status = COLL_ERR_NO_MEMORY;
   if (sorted && devices && number && reached) {
     sort_ranks(comm, sorted);
-    status = exchange(comm, sorted, devices, number, reached);
+    status = exchange(comm, sorted, devices, number, reached, lend);
   } else {
     (void)colli_comm_refuse(comm, status, "comm_use_gpu", "out of memory for the GPUs of %d ranks",
                             comm->nranks);

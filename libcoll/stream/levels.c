@@ -3,6 +3,7 @@
 
 #include "libcoll/base/names.h"
 #include "libcoll/comm/comm.h"
+#include "libcoll/stream/levels_messages.h"
 
 /* ---- which ----------------------------------------------------------------------------------- */
 
@@ -16,7 +17,8 @@ static bool has_any_order(const coll_comm *comm, const colli_call *call) {
   if (!colli_reduces(call->coll))
     return true;
   /* A second average would round twice, and so would results in float32 between the parts. */
-  return plan.order == COLLI_ORDER_ANY && !plan.user && !plan.widened && call->op != COLL_AVG &&
+  return plan.order == COLLI_ORDER_ANY && !plan.user && !plan.widened &&
+         (call->op != COLL_AVG || comm->levels->size == 1) &&
          colli_gpu_folds((coll_type)call->type, call->op, false);
 }
 
@@ -43,6 +45,8 @@ bool colli_levels_takes(const coll_comm *comm, const colli_call *call) {
   const bool has_rounds = coll == COLLI_REDUCE || coll == COLLI_REDUCE_SCATTER;
   if (!has_rounds && coll != COLLI_ALLREDUCE && coll != COLLI_BROADCAST && coll != COLLI_ALLGATHER)
     return false;
+  if (levels->size == 1)
+    return colli_levels_can_message(comm, call) && has_any_order(comm, call);
   return colli_levels_is_long(coll, usual_count(comm, call) * colli_type_bytes(call->type),
                               levels->size, comm->streams->part_bytes) &&
          (!has_rounds || round_of(comm, call) > 0) && has_any_order(comm, call);
@@ -281,6 +285,8 @@ static size_t parts_each(const coll_comm *comm, const colli_call *call) {
 }
 
 size_t colli_levels_count(const coll_comm *comm, const colli_call *call) {
+  if (comm->levels->size == 1)
+    return 1;
   const size_t each = parts_each(comm, call);
   if (call->coll != COLLI_REDUCE && call->coll != COLLI_REDUCE_SCATTER)
     return each;
@@ -293,6 +299,10 @@ size_t colli_levels_count(const coll_comm *comm, const colli_call *call) {
 
 coll_comm *colli_levels_part(const coll_comm *comm, const colli_call *call, size_t i,
                              const colli_levels_space *space, colli_call *part) {
+  if (comm->levels->size == 1) {
+    *part = *call;
+    return comm->levels->across;
+  }
   const size_t each = parts_each(comm, call), number = i / each;
   const int place = (int)(i % each);
   switch (call->coll) {

@@ -13,7 +13,8 @@
  *   reduce-      for each group, reduce-scatter of the blocks of its ranks within this rank's
  *   scatter      -> reduce-scatter of the ranks with the same place, across groups
  *
- * Only what goes across is staged, so each rank copies one piece through host memory. In the first
+ * What goes across is staged, so each rank copies one piece through host memory, or it goes as
+ * messages (levels_messages.h). With groups of one rank that is the whole call. In the first
  * three, pieces are in the result's buffer from the beginning. In the other two most ranks have no
  * buffer for them: they are in a room, and calls longer than that are made in rounds.
  */

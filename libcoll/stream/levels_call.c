@@ -12,6 +12,7 @@
 #include "libcoll/run/run.h"
 #include "libcoll/stream/enqueue.h"
 #include "libcoll/stream/levels.h"
+#include "libcoll/stream/levels_messages.h"
 #include "libcoll/stream/stream_batch.h"
 
 typedef colli_stream_batch stream_batch;
@@ -82,40 +83,49 @@ static coll_status put_end(stream_batch *gate, coll_error *error) {
   return status;
 }
 
-/* Puts a call into the stream, on a communicator of its own; the thread has let others in. */
-static coll_status put_part(coll_comm *part, const colli_call *call, void *stream) {
+/* Puts a call into the stream, on a communicator of its own. */
+static coll_status put_part(coll_comm *comm, coll_comm *part, const colli_call *call,
+                            void *stream) {
   coll_request *request;
+  colli_call_pause(comm); /* this thread goes into the part, where it waits in mode MEET */
   coll_status status = colli_call_enter(part);
-  if (status != COLL_OK)
+  if (status != COLL_OK) {
+    colli_call_resume(comm);
     return status;
+  }
   status = colli_enqueue_ready(part, call->name);
   if (status == COLL_OK)
     status = colli_call_keep(part, call, &request);
   if (status == COLL_OK)
     status = colli_enqueue_one(part, request, stream);
   colli_call_leave(part);
+  colli_call_resume(comm);
   return status;
 }
 
 /* Puts all parts into the stream. *failed: the communicator of the one that could not be. */
-static coll_status put_parts(const stream_batch *gate, size_t *tables, void *stream,
-                             coll_comm **failed) {
+static coll_status put_parts(stream_batch *gate, size_t *tables, void *stream, coll_comm **failed) {
   coll_comm *comm = gate->comm;
   const colli_call *call = gate->calls[0].request->kept;
   const size_t count = colli_levels_count(comm, call);
-  /* Of the two rooms for results, parts within the group use one themselves, captured or not. The
-   * other one is free: no other call is between its gate and its end. */
+  /* Of the two rooms for results, parts use one themselves, captured or not. The other one is
+   * free: no other call is between its gate and its end. */
   const colli_gpu_peers *peers = comm->levels->within->direct->peers;
   const uint64_t room = colli_gpu_peers_result(peers, !gate->passage.captured);
+  const uint64_t own_room = colli_gpu_peers_result(peers, gate->passage.captured);
   const colli_levels_space space = {tables, (char *)(uintptr_t)room};
   coll_status status = COLL_OK;
-  colli_call_pause(comm); /* this thread goes into the parts, where it waits in mode MEET */
   for (size_t i = 0; i < count && status == COLL_OK; i++) {
     colli_call part;
     *failed = colli_levels_part(comm, call, i, &space, &part);
-    status = put_part(*failed, &part, stream);
+    if (*failed == comm->levels->across && colli_levels_can_message(comm, &part)) {
+      *failed = comm;
+      status = colli_levels_put_messages(comm, &part, &gate->passage, stream,
+                                         (char *)(uintptr_t)own_room);
+    } else {
+      status = put_part(comm, *failed, &part, stream);
+    }
   }
-  colli_call_resume(comm);
   return status;
 }
 

@@ -243,7 +243,7 @@ COLL_API coll_status coll_comm_subset(coll_comm *comm, const int *ranks, int cou
  * As coll_comm_subset(), but collective over the `count` listed ranks alone: the others do not call
  * it, and are not disturbed. So parts of a job can make communicators while the rest works.
  *
- * tag: 0 .. INT_MAX - 1, the same on all members. Calls whose members overlap, and which may be
+ * tag: 0 .. INT_MAX - 2, the same on all members. Calls whose members overlap, and which may be
  * under way at the same time, need different tags; those with one tag come in the same order on all
  * ranks that take part in several of them. The tags have nothing to do with those of coll_send(),
  * but the call's messages travel behind messages to the same rank that it has not received

@@ -1,0 +1,39 @@
+/*
+ * levels_messages.h: the parts of divided calls that go across groups, as messages which the
+ * network's devices move from and to GPU memory (GPUDirect RDMA), with kernels between them:
+ *
+ *   all-reduce, reduce  each rank's pieces to those ranks whose pieces they are -> a kernel folds
+ *                       what has come -> the result to all, or to the root
+ *   reduce-scatter      the first two of these
+ *   all-gather          each block from its rank to all others
+ *   broadcast           pieces along a chain of ranks: each receives one while it sends the one
+ * before
+ *
+ * The first three are made in rounds: what comes to a rank at a time fits into its room for
+ * results. So each rank sends and receives the least bytes that the operation takes (but a reduce,
+ * which takes half), and none passes through host memory. Messages between each two ranks: R.
+ * Thakur, R. Rabenseifner, W. Gropp, "Optimization of collective communication operations in
+ * MPICH", 2005.
+ *
+ * The messages are the communicator's own, because its parts' connections are shared, and devices
+ * cannot be kept from a part's memory there. Any end may have memory that cannot be lent: it is
+ * copied then (run/gpu_lend.h).
+ */
+#ifndef COLLI_STREAM_LEVELS_MESSAGES_H
+#define COLLI_STREAM_LEVELS_MESSAGES_H
+
+#include "libcoll/call/call.h"
+#include "libcoll/gpu/passage.h"
+
+/* Whether a part across groups of a communicator with levels is made of messages: its pieces are
+ * long enough. All ranks with this rank's place find the same. */
+bool colli_levels_can_message(const coll_comm *comm, const colli_call *part);
+
+/*
+ * Puts such a part into the stream of a passage behind a gate. room: memory of the stream's GPU,
+ * levels->room_bytes. Errors, recorded: those of colli_stream_call().
+ */
+coll_status colli_levels_put_messages(coll_comm *comm, const colli_call *part,
+                                      const colli_gpu_passage *passage, void *stream, char *room);
+
+#endif
