@@ -103,6 +103,25 @@ coll_status colli_p2p_check(coll_comm *comm, const colli_call *call) {
   return call->p2p <= COLLI_P2P_SENDRECV ? check_message(comm, call) : check_one_sided(comm, call);
 }
 
+colli_call colli_p2p_part(const char *name, bool sends, int peer, const void *buf, size_t count,
+                          int type) {
+  colli_call call = {.name = name, .coll = COLLI_SENDRECV, .type = type, .own_tags = true};
+  if (sends) {
+    call.p2p = COLLI_P2P_SEND;
+    call.sendbuf = buf;
+    call.count = count;
+    call.dest = peer;
+    call.send_tag = COLLI_OWN_TAG(COLLI_PART_TAG);
+  } else {
+    call.p2p = COLLI_P2P_RECV;
+    call.recvbuf = (void *)(uintptr_t)buf;
+    call.recv_count = count;
+    call.source = peer;
+    call.recv_tag = COLLI_OWN_TAG(COLLI_PART_TAG);
+  }
+  return call;
+}
+
 /* The sending half of a call. A put is never sent by reference, because its completion must not
  * depend on the target's next call. */
 static void fill_send(const coll_comm *comm, const colli_call *call, colli_p2p_op *op,

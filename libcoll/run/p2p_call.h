@@ -8,6 +8,11 @@
 /* Checks the arguments of a point-to-point or one-sided call. */
 coll_status colli_p2p_check(coll_comm *comm, const colli_call *call);
 
+/* A call that sends a part of the collective `name` to a rank, or receives it from there: `count`
+ * elements. No call of the program gets it. */
+colli_call colli_p2p_part(const char *name, bool sends, int peer, const void *buf, size_t count,
+                          int type);
+
 /* Fills in its request. */
 void colli_p2p_prepare(coll_comm *comm, const colli_call *call, coll_request *op);
 

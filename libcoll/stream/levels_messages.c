@@ -6,9 +6,9 @@
 
 #include "libcoll/base/names.h"
 #include "libcoll/comm/comm.h"
-#include "libcoll/p2p/p2p.h"
 #include "libcoll/progress/enter.h"
 #include "libcoll/run/gpu_lend.h"
+#include "libcoll/run/p2p_call.h"
 #include "libcoll/run/request.h"
 #include "libcoll/run/run.h"
 #include "libcoll/stream/enqueue.h"
@@ -94,24 +94,9 @@ bool colli_levels_can_message(const coll_comm *comm, const colli_call *part) {
 static coll_status add(messages *it, int group, bool sends, const char *buf, size_t count) {
   const coll_comm *comm = it->comm;
   const int peer = colli_levels_member(comm->levels, group, comm->levels->place);
-  colli_call call = {.name = it->call->name,
-                     .coll = COLLI_SENDRECV,
-                     .p2p = sends ? COLLI_P2P_SEND : COLLI_P2P_RECV,
-                     .type = it->call->type,
-                     .own_tags = true};
+  const colli_call call = colli_p2p_part(it->call->name, sends, peer, buf, count, it->call->type);
   if (count == 0)
     return COLL_OK;
-  if (sends) {
-    call.sendbuf = buf;
-    call.count = count;
-    call.dest = peer;
-    call.send_tag = COLLI_OWN_TAG(COLLI_PART_TAG);
-  } else {
-    call.recvbuf = (char *)(uintptr_t)buf;
-    call.recv_count = count;
-    call.source = peer;
-    call.recv_tag = COLLI_OWN_TAG(COLLI_PART_TAG);
-  }
   const coll_status status = colli_call_keep(it->comm, &call, &it->requests[it->count]);
   it->count += status == COLL_OK;
   return status;
