@@ -135,6 +135,28 @@ static void *send_later(void *arg) {
   return NULL;
 }
 
+/* Sends until no more fits, and arms the sender: how many messages were taken. What had to be
+ * acknowledged first may make room again until then. */
+static uint64_t fill_and_arm(conf_end *from, const char *buf) {
+  conf_world *world = from->world;
+  uint64_t taken = 0;
+  bool full = false;
+  while (!full) {
+    for (int refused = 0; refused < 100;) {
+      full = conf_try_send(from, CONF_SLOT, 7, buf, world->slot_bytes) == COLL_T_AGAIN;
+      refused = full ? refused + 1 : 0;
+      taken += !full;
+      conf_round(world);
+    }
+    arm(world, 0);
+    full = conf_try_send(from, CONF_SLOT, 7, buf, world->slot_bytes) == COLL_T_AGAIN;
+    taken += !full;
+    if (!full)
+      world->ops->disarm(world->rank[0].ep);
+  }
+  return taken;
+}
+
 void conf_wait_fd(const conf_transport *transport) {
   conf_world *world = conf_begin(transport, 2, -1);
   int fd = wait_fd(world, 0);
@@ -153,17 +175,9 @@ void conf_wait_fd(const conf_transport *transport) {
     conf_receive(world, &a, CONF_RECV, 9, sizeof(in));
   }
   char *buf = calloc(1, world->slot_bytes); /* credit */
-  uint64_t taken = 0;
   cr_assert_not_null(buf);
   data_fill_bytes(buf, world->slot_bytes, 7);
-  for (int refused = 0; refused < 100;) {
-    bool full = conf_try_send(&a, CONF_SLOT, 7, buf, world->slot_bytes) == COLL_T_AGAIN;
-    refused = full ? refused + 1 : 0;
-    taken += !full;
-    conf_round(world);
-  }
-  arm(world, 0);
-  cr_assert_eq(conf_try_send(&a, CONF_SLOT, 7, buf, world->slot_bytes), COLL_T_AGAIN);
+  const uint64_t taken = fill_and_arm(&a, buf);
   for (uint64_t i = 0; i < taken; i++) {
     while (conf_try_recv(&b, CONF_RECV, 7, buf, world->slot_bytes) == COLL_T_AGAIN) {
       /* The last ones may be in hands of rank 0, which sleeps until it is woken. */
