@@ -154,8 +154,9 @@ const colli_param_info colli_param_table[COLLI_PARAM_COUNT] = {
     [COLLI_PARAM_GPU_DIRECT_RDMA] =
         {"COLL_GPU_DIRECT_RDMA", COLLI_PARAM_WORD, "auto", COLLI_GPU_RDMA_AUTO, COLLI_GPU_RDMA_OFF,
          "Whether InfiniBand and RoCE devices read and write GPU memory themselves, in long "
-         "messages between two ranks: auto (where GPU, drivers and device can) or off (messages "
-         "are copied in host memory). Ranks may differ; see docs/verbs.md."},
+         "messages between two ranks and long collectives in streams: auto (where GPU, drivers "
+         "and device can) or off (messages are copied in host memory; collectives if any rank "
+         "says so). Ranks may differ; see docs/verbs.md."},
     [COLLI_PARAM_TOPO_FILE] =
         {"COLL_TOPO_FILE", COLLI_PARAM_STRING, "", 0, 0,
          "Description of the machine that coll_topo shows instead of this one: an hwloc XML file, "

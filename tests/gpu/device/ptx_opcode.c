@@ -211,8 +211,7 @@ static bool modifier(parser *p, ptx_instr *in, const char *text, int length, int
     return ++*types <= 2 || ptxp_fail(p, "more than two types");
   }
   for (size_t i = 0; i < sizeof modifiers / sizeof *modifiers; i++) {
-    if (strlen(modifiers[i].name) == (size_t)length &&
-        !memcmp(modifiers[i].name, text, (size_t)length)) {
+    if (ptxp_same(modifiers[i].name, text, (size_t)length)) {
       set_modifier(in, modifiers[i].sets, modifiers[i].value);
       return true;
     }
@@ -226,7 +225,7 @@ const opcode *ptxp_opcode(parser *p, ptx_instr *in) {
   int length = (int)((dot ? dot : end) - at), types = 0;
   const opcode *found = NULL;
   for (size_t i = 0; i < sizeof opcodes / sizeof *opcodes; i++)
-    if (strlen(opcodes[i].name) == (size_t)length && !memcmp(opcodes[i].name, at, (size_t)length))
+    if (ptxp_same(opcodes[i].name, at, (size_t)length))
       found = &opcodes[i];
   if (!found) {
     ptxp_fail(p, "unknown opcode %.*s", (int)(end - at) > 60 ? 60 : (int)(end - at), at);

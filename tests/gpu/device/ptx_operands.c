@@ -32,7 +32,7 @@ ptx_type ptxp_type(const char *text, int length) {
       {".f16x2", PTX_F16X2},
   };
   for (size_t i = 0; i < sizeof types / sizeof *types; i++)
-    if (strlen(types[i].name) == (size_t)length && !memcmp(types[i].name, text, (size_t)length))
+    if (ptxp_same(types[i].name, text, (size_t)length))
       return types[i].type;
   return PTX_NONE;
 }
@@ -116,7 +116,7 @@ static int special(const char *name) {
     axis = name[length + 1] - 'x';
   }
   for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-    if (strlen(names[i].name) == length && !memcmp(name, names[i].name, length))
+    if (ptxp_same(names[i].name, name, length))
       return (names[i].number >= PTX_LANEID) == !name[length] ? names[i].number + axis : -1;
   return -1;
 }
@@ -133,8 +133,7 @@ static int find_register(const parser *p, const char *name) {
     const reg_name *r = &p->regs[i];
     if (!r->range && !strcmp(r->name, name))
       return r->first;
-    if (r->range && number >= 0 && number < r->count && strlen(r->name) == length &&
-        !memcmp(r->name, name, length))
+    if (r->range && number >= 0 && number < r->count && ptxp_same(r->name, name, length))
       return r->first + (int)number;
   }
   return -1;

@@ -109,6 +109,14 @@ bool ptxp_add_symbol(parser *p, const char *name, uint64_t value);
 /* Adds names of registers: one, or `count` numbered ones with `range`. */
 bool ptxp_add_registers(parser *p, const char *name, int count, bool range);
 
+/* Whether a text is a name. Each token is compared with many. */
+static inline bool ptxp_same(const char *name, const char *text, size_t length) {
+  for (size_t i = 0; i < length; i++)
+    if (name[i] != text[i] || !name[i])
+      return false;
+  return !name[length];
+}
+
 /* Reads an operand: a register, a constant, a symbol's address. */
 bool ptxp_operand(parser *p, ptx_type type, int *operand);
 

@@ -75,9 +75,7 @@ void ptxp_next(parser *p) {
 }
 
 bool ptxp_is(const parser *p, const char *text) {
-  size_t length = strlen(text);
-  return p->now.kind != TOKEN_END && (size_t)p->now.length == length &&
-         !memcmp(p->now.at, text, length);
+  return p->now.kind != TOKEN_END && ptxp_same(text, p->now.at, (size_t)p->now.length);
 }
 
 bool ptxp_accept(parser *p, const char *text) {
