@@ -70,15 +70,23 @@ static char *result_at(const colli_call *call, size_t element) {
 
 /* ---- parts ----------------------------------------------------------------------------------- */
 
-/* A part like the call, on `count` elements from an element of the result on, in place. */
-static colli_call in_result(const colli_call *call, colli_coll coll, size_t element, size_t count) {
+/* A part like the call, from a buffer to another one. */
+static colli_call between(const colli_call *call, const void *from, void *to, size_t count) {
   return (colli_call){.name = call->name,
-                      .coll = coll,
-                      .sendbuf = result_at(call, element),
-                      .recvbuf = result_at(call, element),
+                      .coll = call->coll,
+                      .sendbuf = from,
+                      .recvbuf = to,
                       .count = count,
                       .type = call->type,
                       .op = call->op};
+}
+
+/* A part on `count` elements from an element of the result on, in place. */
+static colli_call in_result(const colli_call *call, colli_coll coll, size_t element, size_t count) {
+  char *at = result_at(call, element);
+  colli_call part = between(call, at, at, count);
+  part.coll = coll;
+  return part;
 }
 
 /* Blocks of this result, of which this rank has the `own`-th. `tables` has lengths and places. */
@@ -92,11 +100,10 @@ static colli_call gather_blocks(const colli_call *call, const size_t *tables, in
   return part;
 }
 
-/* The first part of an all-reduce, and of a round of a reduce. */
-static colli_call scatter_pieces(const colli_levels *levels, const colli_call *call,
-                                 const size_t *tables) {
-  colli_call part = in_result(call, COLLI_REDUCE_SCATTER, tables[levels->size + levels->place], 0);
-  part.sendbuf = call->sendbuf;
+/* The first part of an all-reduce, and of a round of a reduce: this rank's piece to a buffer. */
+static colli_call scatter_pieces(const colli_call *call, void *to, const size_t *tables) {
+  colli_call part = between(call, call->sendbuf, to, 0);
+  part.coll = COLLI_REDUCE_SCATTER;
   part.varying = true;
   part.in_counts = part.out_counts = tables;
   return part;
@@ -133,7 +140,7 @@ static coll_comm *part_of_allreduce(const colli_levels *levels, const colli_call
                                     size_t *tables, colli_call *part) {
   list_pieces(levels, call->count, tables);
   if (i == 0)
-    *part = scatter_pieces(levels, call, tables);
+    *part = scatter_pieces(call, result_at(call, tables[levels->size + levels->place]), tables);
   else if (i == 1)
     *part = across(levels, call);
   else
@@ -175,14 +182,6 @@ static coll_comm *part_of_allgather(const colli_levels *levels, const colli_call
 
 /* ---- parts in rounds ------------------------------------------------------------------------- */
 
-/* A part like the call, from a buffer to another one. */
-static colli_call between(const colli_call *call, const void *from, void *to, size_t count) {
-  colli_call part = in_result(call, call->coll, 0, count);
-  part.sendbuf = from;
-  part.recvbuf = to;
-  return part;
-}
-
 /* The i-th part of a round of a reduce; pieces are in the room, on the root as well. */
 static coll_comm *part_of_reduce(const coll_comm *comm, const colli_call *round, int i,
                                  const colli_levels_space *space, colli_call *part) {
@@ -192,8 +191,7 @@ static coll_comm *part_of_reduce(const coll_comm *comm, const colli_call *round,
   list_pieces(levels, round->count, space->tables);
   const size_t own = space->tables[levels->place];
   if (i == 0) {
-    *part = scatter_pieces(levels, round, space->tables);
-    part->recvbuf = space->room;
+    *part = scatter_pieces(round, space->room, space->tables);
     return levels->within;
   }
   *part = between(round, space->room, i == 1 ? space->room : round->recvbuf, own);
