@@ -16,9 +16,9 @@ UNITS = {"kbit": 1e3, "mbit": 1e6, "gbit": 1e9}
 AGENT = """#!/bin/sh
 # As ssh would: runs the command on a host, which is given by its address.
 while [ "${1#-}" != "$1" ]; do shift; done
-host=$1
+host=TAG-${1##*.}
 shift
-exec ip netns exec "TAG-${host##*.}" sh -c "$*"
+exec ip netns exec "$host" unshare --uts sh -c "hostname $host; $*"
 """
 
 
@@ -113,8 +113,9 @@ class Hosts:
         return rank // self.shape.each if self.round % 2 == 0 else rank % self.shape.hosts
 
     def inside(self, host, command):
-        """The command that runs a command on a host."""
-        return ["ip", "netns", "exec", self.name(host), *command]
+        """The command that runs a command on a host. By its name, MPICH finds out who shares memory with whom."""
+        return ["ip", "netns", "exec", self.name(host), "unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"',
+                self.name(host), *command]
 
 
 class HostsLibcoll(libraries.Libcoll):
@@ -153,7 +154,7 @@ class HostsMpi(libraries.Mpi):
         else:
             command = ["mpirun.mpich", "-launcher", "rsh", "-launcher-exec", hosts.agent, "-localhost", names[0], "-bind-to",
                        "none", "-hosts", ",".join(names), "-ppn", str(hosts.shape.each if hosts.round % 2 == 0 else 1)]
-            environment = {"FI_PROVIDER": "tcp", "UCX_TLS": "tcp,sm,self", "UCX_NET_DEVICES": "eth0"}
+            environment = {"FI_PROVIDER": "tcp", "UCX_TLS": "tcp,self", "UCX_NET_DEVICES": "eth0"}
         command += ["-n", str(ranks), self.program, *self.words(operation, sizes)]
         text, why = libraries.run_all([hosts.inside(0, command)], self.seconds(sizes), environment)
         return [] if why else libraries.read_times(self.name, operation, text), why
