@@ -90,6 +90,15 @@ const colli_param_info colli_param_table[COLLI_PARAM_COUNT] = {
                                 "prefixes; ^name excludes, =name matches the whole name. Empty: "
                                 "all but docker*, veth* and virbr*, or these if there are no "
                                 "others. Between hosts, several are used at once."},
+    [COLLI_PARAM_TCP_TRAFFIC] =
+        {"COLL_TCP_TRAFFIC_CLASS", COLLI_PARAM_INT, "0", 0, 252,
+         "Traffic class of what ranks send each other over TCP: four times the DSCP, a multiple of "
+         "4. Ranks may differ: each sets what it sends. See docs/transports.md."},
+    [COLLI_PARAM_TCP_CONGESTION] =
+        {"COLL_TCP_CONGESTION", COLLI_PARAM_STRING, "", 0, 0,
+         "Congestion control of TCP connections between ranks: one of those that the kernel has, "
+         "as cubic or bbr. Ranks may differ: each sets it for what it sends. Empty: the "
+         "system's."},
     [COLLI_PARAM_VERBS_DEVICE] =
         {"COLL_VERBS_DEVICE", COLLI_PARAM_STRING, "", 0, 0,
          "InfiniBand and RoCE devices to use: a comma-separated list of name prefixes; ^name "

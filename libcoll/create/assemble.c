@@ -280,14 +280,16 @@ void colli_levels_free(coll_comm *comm, colli_levels *levels) {
 }
 
 /* Destroys the parts of a communicator with levels. `passed`: its streams have passed; else those
- * of the parts are not waited for again. */
+ * of the parts are not waited for again, and may still use the rooms. */
 static void destroy_parts(coll_comm *comm, bool passed) {
   colli_levels *levels = comm->levels;
   if (!levels)
     return;
   comm->levels = NULL;
-  if (!passed)
+  if (!passed) {
     levels->within->watch.timeout_ns = levels->across->watch.timeout_ns = 0;
+    levels->within->direct = NULL;
+  }
   colli_levels_free(comm, levels);
 }
 

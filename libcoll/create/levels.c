@@ -132,27 +132,39 @@ static coll_status make_parts(coll_comm *comm, colli_levels *levels) {
   return COLL_OK;
 }
 
-/* Whether this rank's GPU lends memory for messages to all ranks across groups: tries it. */
-static bool lends_across(const coll_comm *comm, const colli_levels *levels, const char **why) {
-  const colli_gpu_peers *peers = levels->within->direct->peers;
-  const void *room = (const void *)(uintptr_t)colli_gpu_peers_result(peers, false);
-  for (int group = 0; group < levels->ngroups; group++)
-    if (group != levels->group &&
-        !colli_gpu_lends_for(comm, peers->device, colli_levels_member(levels, group, levels->place),
-                             room, why))
-      return false;
-  return true;
+/* Whether this rank's GPU lends memory for messages to all ranks across groups: some of it, to try
+ * that, or as far as is known (NULL). */
+static coll_status lend_across(coll_comm *comm, const colli_levels *levels, int device,
+                               const void *memory, coll_error *error) {
+  const char *why = NULL;
+  for (int group = 0; group < levels->ngroups; group++) {
+    const int peer = colli_levels_member(levels, group, levels->place);
+    if (group != levels->group && !colli_gpu_lends_for(comm, device, peer, memory, &why))
+      return colli_error_set(error, COLL_ERR_UNSUPPORTED, NULL,
+                             "no GPU memory goes to rank %d, whose GPU this one does not reach: %s",
+                             peer, why);
+  }
+  return COLL_OK;
+}
+
+/* Finds out whether ranks that are alone in their groups are worth making parts for. */
+static coll_status expect_messages(coll_comm *comm, const colli_levels *levels) {
+  coll_error error = COLL_ERROR_INIT;
+  int device;
+  coll_status status = colli_direct_check(comm, &device, &error);
+  if (status == COLL_OK)
+    status = lend_across(comm, levels, device, NULL, &error);
+  return colli_direct_agree(comm, &colli_direct_joining, status, &error, COLL_ERR_UNSUPPORTED);
 }
 
 /* Finds out whether long parts across groups can be messages from and to GPU memory, on all ranks.
  */
 static coll_status try_messages(coll_comm *comm, colli_levels *levels) {
   const coll_error before = comm->failure.error;
-  const char *why = NULL;
+  const colli_gpu_peers *peers = levels->within->direct->peers;
+  const void *room = (const void *)(uintptr_t)colli_gpu_peers_result(peers, false);
   coll_error error = COLL_ERROR_INIT;
-  coll_status status = COLL_OK;
-  if (!lends_across(comm, levels, &why))
-    status = colli_error_set(&error, COLL_ERR_UNSUPPORTED, NULL, "%s", why);
+  coll_status status = lend_across(comm, levels, peers->device, room, &error);
   status = colli_direct_agree(comm, &colli_direct_joining, status, &error, COLL_ERR_UNSUPPORTED);
   levels->by_messages = status == COLL_OK;
   if (status != COLL_ERR_UNSUPPORTED || levels->size == 1 || comm->failure.status != COLL_OK)
@@ -183,6 +195,8 @@ static coll_status join_groups(coll_comm *comm) {
   levels->room_bytes = colli_staged_least_slot(comm);
   bool lend = false;
   coll_status status = find_groups(comm, levels, &lend);
+  if (status == COLL_OK && levels->size == 1)
+    status = expect_messages(comm, levels);
   if (status == COLL_OK)
     status = make_parts(comm, levels);
   if (status == COLL_OK && lend)

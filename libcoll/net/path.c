@@ -30,6 +30,24 @@ void colli_path_hurry(int fd, int gone_ms) {
   setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &gone_ms, sizeof(gone_ms));
 }
 
+const char *colli_path_mark(int fd, const colli_path_marks *marks) {
+  const int class = marks->traffic_class;
+  int family = AF_INET;
+  socklen_t bytes = sizeof(family);
+  if (*marks->congestion && setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, marks->congestion,
+                                       (socklen_t)strlen(marks->congestion)) != 0)
+    return "TCP_CONGESTION";
+  if (class == 0)
+    return NULL;
+  /* What an IPv6 socket sends to an IPv4 address has the class of IPv4. */
+  if (setsockopt(fd, IPPROTO_IP, IP_TOS, &class, sizeof(class)) != 0)
+    return "IP_TOS";
+  if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &bytes) == 0 && family == AF_INET6 &&
+      setsockopt(fd, IPPROTO_IPV6, IPV6_TCLASS, &class, sizeof(class)) != 0)
+    return "IPV6_TCLASS";
+  return NULL;
+}
+
 bool colli_path_queued(int fd, uint64_t *bytes) {
   int queued = 0;
   if (ioctl(fd, SIOCOUTQ, &queued) != 0)

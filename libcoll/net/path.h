@@ -19,6 +19,16 @@ unsigned colli_path_unheard(int fd);
  * connection up after so long without an answer. */
 void colli_path_hurry(int fd, int gone_ms);
 
+/* How the network shall treat what a socket sends. */
+typedef struct colli_path_marks {
+  int traffic_class;      /* four times the DSCP; 0: as usual */
+  const char *congestion; /* the kernel's name for the control of congestion; "": the usual one */
+} colli_path_marks;
+
+/* Sets that for a socket, and for those that it accepts: NULL, or the name of what failed (in an
+ * option of setsockopt()), with errno. */
+const char *colli_path_mark(int fd, const colli_path_marks *marks);
+
 /* How many bytes were sent on a connection and not acknowledged: false if it does not tell. */
 bool colli_path_queued(int fd, uint64_t *bytes);
 

@@ -63,13 +63,16 @@ void p2p_kept_remove(colli_p2p *p2p, colli_p2p_peer *peer, colli_p2p_kept *messa
   peer->unexpected_bytes -= message->sender ? 0 : message->bytes;
 }
 
-/* Whether a part of a collective is awaited from a peer: it may be behind any number of messages
- * that the program has not received yet, and need not before the collective has ended. */
+/* Whether a part of a collective, or a clear-to-send for one, is awaited from a peer: it may be
+ * behind any number of messages that the program has not received yet, and need not before the
+ * collective has ended. */
 static bool awaits_part(const colli_p2p_peer *peer) {
-  const colli_post *post = peer->recvs.head;
-  while (post && post->tag != COLLI_OWN_TAG(COLLI_PART_TAG))
-    post = post->next;
-  return post != NULL;
+  const colli_posts *lists[] = {&peer->recvs, &peer->matched, &peer->incoming, &peer->awaiting_cts};
+  for (int i = 0; i < 4; i++)
+    for (const colli_post *post = lists[i]->head; post; post = post->next)
+      if (post->tag == COLLI_OWN_TAG(COLLI_PART_TAG))
+        return true;
+  return false;
 }
 
 int p2p_keep(colli_p2p *p2p, colli_p2p_peer *peer, const colli_p2p_header *head, const char *data,

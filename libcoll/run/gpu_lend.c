@@ -7,6 +7,7 @@
 #include "libcoll/base/names.h"
 #include "libcoll/comm/comm.h"
 #include "libcoll/gpu/rdma.h"
+#include "libcoll/progress/enter.h"
 
 /* To have memory registered probably takes as long as to copy so much. */
 #define LEAST_BYTES ((size_t)1 << 20)
@@ -67,12 +68,16 @@ bool colli_gpu_may_lend(const coll_comm *comm, const colli_call *call,
   return false;
 }
 
-/* Lends a half. */
-static void lend(const coll_comm *comm, const half *it, colli_lent *lent) {
+/* Lends a half. The driver may wait for kernels that wait for other ranks. */
+static void lend(coll_comm *comm, const half *it, colli_lent *lent) {
   const colli_link *link = &comm->exec.links[it->peer];
   colli_gpu_dmabuf buffer;
   const char *why = NULL;
-  if (!colli_gpu_lend(comm->gpu, it->device, it->memory, it->bytes, &comm->log, &buffer))
+  colli_call_pause(comm);
+  const bool lends =
+      colli_gpu_lend(comm->gpu, it->device, it->memory, it->bytes, &comm->log, &buffer);
+  colli_call_resume(comm);
+  if (!lends)
     return;
   const int status =
       link->ops->register_device(link->endpoint, buffer.fd, buffer.offset, it->memory, it->bytes,
@@ -87,7 +92,7 @@ static void lend(const coll_comm *comm, const half *it, colli_lent *lent) {
   lent->address = it->memory;
 }
 
-bool colli_gpu_lends_for(const coll_comm *comm, int device, int peer, const void *memory,
+bool colli_gpu_lends_for(coll_comm *comm, int device, int peer, const void *memory,
                          const char **why) {
   const colli_link *link = &comm->exec.links[peer];
   *why = "COLL_GPU_DIRECT_RDMA is off";
@@ -108,8 +113,8 @@ bool colli_gpu_lends_for(const coll_comm *comm, int device, int peer, const void
   return true;
 }
 
-void colli_gpu_lend_to(const coll_comm *comm, const colli_call *call,
-                       const colli_gpu_places *places, colli_lent lent[COLLI_LENT_COUNT]) {
+void colli_gpu_lend_to(coll_comm *comm, const colli_call *call, const colli_gpu_places *places,
+                       colli_lent lent[COLLI_LENT_COUNT]) {
   for (int i = 0; i < COLLI_LENT_COUNT && is_message(comm, call); i++) {
     const half it = half_of(call, places, i);
     if (may_lend(comm, &it))

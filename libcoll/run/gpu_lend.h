@@ -13,9 +13,9 @@ size_t colli_gpu_lend_least(const coll_comm *comm);
 /*
  * Whether messages between this rank, with memory of a device, and a peer may be lent that memory.
  * memory: at least a page of it, to try that; NULL: as far as is known without trying. *why: why
- * not, until the next call.
+ * not, until the next call. A thread is inside.
  */
-bool colli_gpu_lends_for(const coll_comm *comm, int device, int peer, const void *memory,
+bool colli_gpu_lends_for(coll_comm *comm, int device, int peer, const void *memory,
                          const char **why);
 
 /* Whether memory of a call may be lent, as far as is known without trying. */
@@ -23,7 +23,7 @@ bool colli_gpu_may_lend(const coll_comm *comm, const colli_call *call,
                         const colli_gpu_places *places);
 
 /* Lends what can be lent. What cannot is copied; the log says why. */
-void colli_gpu_lend_to(const coll_comm *comm, const colli_call *call,
-                       const colli_gpu_places *places, colli_lent lent[COLLI_LENT_COUNT]);
+void colli_gpu_lend_to(coll_comm *comm, const colli_call *call, const colli_gpu_places *places,
+                       colli_lent lent[COLLI_LENT_COUNT]);
 
 #endif

@@ -140,8 +140,8 @@ static bool list_copies(const coll_comm *comm, const colli_call *call, sides *it
 }
 
 /* Lends memory of a message: what remains to be copied of *reads and *writes bytes. */
-static void lend(const coll_comm *comm, const colli_call *call, colli_gpu_stage *stage,
-                 size_t *reads, size_t *writes) {
+static void lend(coll_comm *comm, const colli_call *call, colli_gpu_stage *stage, size_t *reads,
+                 size_t *writes) {
   const size_t slot = comm->exec.slot_bytes;
   colli_gpu_lend_to(comm, call, &stage->at, stage->lent);
   stage->arrives = stage->lent[COLLI_LENT_RECEIVED].with != NULL;

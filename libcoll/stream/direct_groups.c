@@ -22,7 +22,7 @@ typedef struct own_device {
 } own_device;
 
 /* Whether a device lends memory to the network of some peer, as far as is known. */
-static bool lends_some(const coll_comm *comm, int device) {
+static bool lends_some(coll_comm *comm, int device) {
   const char *why;
   for (int rank = 0; rank < comm->nranks; rank++)
     if (colli_gpu_lends_for(comm, device, rank, NULL, &why))

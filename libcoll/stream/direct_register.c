@@ -42,6 +42,10 @@ static coll_status get_ready(coll_comm *comm, const char *name) {
     return colli_comm_refuse(comm, COLL_ERR_UNSUPPORTED, name,
                              "calls in streams of this communicator are staged through host "
                              "memory; coll_comm_use_gpu() changes that, or says why not");
+  if (comm->levels && comm->levels->size == 1)
+    return colli_comm_refuse(comm, COLL_ERR_UNSUPPORTED, name,
+                             "no rank reads another one's GPU memory: each is alone on its host, "
+                             "and memory is lent to the network call by call");
   return colli_streams_unstarted(comm) ? colli_comm_await_streams(comm, name) : COLL_OK;
 }
 

@@ -118,7 +118,10 @@ static coll_status put_parts(stream_batch *gate, size_t *tables, void *stream, c
   for (size_t i = 0; i < count && status == COLL_OK; i++) {
     colli_call part;
     *failed = colli_levels_part(comm, call, i, &space, &part);
-    if (*failed == comm->levels->across && colli_levels_can_message(comm, &part)) {
+    /* Graphs lend no memory; and of two of them, whose streams may come at any time, one could stop
+     * the other between its messages. */
+    const bool may_send = *failed == comm->levels->across && !gate->passage.captured;
+    if (may_send && colli_levels_can_message(comm, &part)) {
       *failed = comm;
       status = colli_levels_put_messages(comm, &part, &gate->passage, stream,
                                          (char *)(uintptr_t)own_room);

@@ -204,8 +204,14 @@ static block in_round(const messages *it, int group, size_t round, size_t each) 
  * messages would be too short to be lent memory. */
 static size_t find_each(const messages *it, size_t count, size_t most) {
   const size_t rounds = (count + most - 1) / most, even = (count + rounds - 1) / rounds;
-  const size_t each = (even + COLLI_LEVELS_ALIGN - 1) / COLLI_LEVELS_ALIGN * COLLI_LEVELS_ALIGN;
+  const size_t align = colli_reduces(it->call->coll) ? COLLI_LEVELS_ALIGN : 1; /* for kernels */
+  const size_t each = (even + align - 1) / align * align;
   return each * it->elem < colli_gpu_lend_least(it->comm) ? most : each;
+}
+
+/* Elements of the longest message where no room is the limit. */
+static size_t most_of(const messages *it) {
+  return it->elem < MESSAGE_BYTES ? MESSAGE_BYTES / it->elem : 1;
 }
 
 /* Brings the elements of a round to the ranks that fold them, and folds this rank's. */
@@ -262,16 +268,15 @@ static coll_status reduce(messages *it, size_t round, size_t each) {
 /* One round of an all-gather. */
 static coll_status allgather(messages *it, size_t round, size_t each) {
   const block own = in_round(it, it->own, round, each), whole = block_of(it->call, it->own, it->n);
-  const bool in_place = it->call->sendbuf == result_at(it, whole.first);
-  const char *from = in_place ? result_at(it, own.first) : input_at(it, own.first - whole.first);
-  return gather(it, round, each, from, it->near_in && it->near_out);
+  return gather(it, round, each, input_at(it, own.first - whole.first),
+                it->near_in && it->near_out);
 }
 
 /* Passes pieces along the chain that begins at the root. */
 static coll_status broadcast(messages *it) {
   const size_t count = it->call->count, least = colli_gpu_lend_least(it->comm) / it->elem + 1;
   const size_t wanted = it->n > 2 ? count / ((size_t)CHAIN_PIECES * (size_t)(it->n - 2)) : count;
-  const size_t most = MESSAGE_BYTES / it->elem, bounded = wanted < most ? wanted : most;
+  const size_t most = most_of(it), bounded = wanted < most ? wanted : most;
   const size_t each = find_each(it, count, bounded > least ? bounded : least);
   const size_t pieces = (count + each - 1) / each;
   const int place = (it->own - it->call->root + it->n) % it->n;
@@ -303,8 +308,7 @@ static coll_status put_all(messages *it) {
   if (it->call->coll == COLLI_BROADCAST)
     return broadcast(it);
   const size_t most = longest(it->call, it->n);
-  const size_t each =
-      find_each(it, most, reduces ? room_of(it->comm, it->elem) : MESSAGE_BYTES / it->elem);
+  const size_t each = find_each(it, most, reduces ? room_of(it->comm, it->elem) : most_of(it));
   coll_status status = COLL_OK;
   for (size_t round = 0; round * each < most && status == COLL_OK; round++)
     status = reduces ? reduce(it, round, each) : allgather(it, round, each);

@@ -6,18 +6,17 @@
  *                       what has come -> the result to all, or to the root
  *   reduce-scatter      the first two of these
  *   all-gather          each block from its rank to all others
- *   broadcast           pieces along a chain of ranks: each receives one while it sends the one
- * before
+ *   broadcast           pieces along a chain: each rank receives one while it sends the last one
  *
  * The first three are made in rounds: what comes to a rank at a time fits into its room for
- * results. So each rank sends and receives the least bytes that the operation takes (but a reduce,
- * which takes half), and none passes through host memory. Messages between each two ranks: R.
- * Thakur, R. Rabenseifner, W. Gropp, "Optimization of collective communication operations in
- * MPICH", 2005.
+ * results. So each rank sends and receives the least bytes that the operation takes (a reduce:
+ * twice that), and none passes through host memory. That a reduction is a scatter of pieces and a
+ * gather of results, with a message between each two ranks: R. Thakur, R. Rabenseifner, W. Gropp,
+ * "Optimization of collective communication operations in MPICH", 2005.
  *
- * The messages are the communicator's own, because its parts' connections are shared, and devices
- * cannot be kept from a part's memory there. Any end may have memory that cannot be lent: it is
- * copied then (run/gpu_lend.h).
+ * The messages are on the communicator's own connections, which end if it fails, so that no device
+ * writes to its memory any more. Those of its parts are shared with others (comm/mux), and do not
+ * end. Any end may have memory that cannot be lent: it is copied then (run/gpu_lend.h).
  */
 #ifndef COLLI_STREAM_LEVELS_MESSAGES_H
 #define COLLI_STREAM_LEVELS_MESSAGES_H

@@ -128,12 +128,15 @@ static bool is_unsettled(const coll_comm *comm) {
 static bool are_parts_unsettled(const coll_comm *comm) {
   if (!comm->levels || comm->failure.status != COLL_OK)
     return false;
-  const coll_comm *within = comm->levels->within, *across = comm->levels->across;
-  if (!within->streams || !across->streams)
-    return false;
-  return within->failure.status != COLL_OK || across->failure.status != COLL_OK ||
-         within->streams->status != COLL_OK || across->streams->status != COLL_OK ||
-         (colli_streams_silent(within->streams) && is_unsettled(within));
+  const coll_comm *const parts[] = {comm->levels->within, comm->levels->across};
+  for (int i = 0; i < 2; i++) { /* no part may have gone across: then there are no streams there */
+    const colli_streams *streams = parts[i]->streams;
+    if (parts[i]->failure.status != COLL_OK || (streams && streams->status != COLL_OK))
+      return true;
+    if (streams && colli_streams_silent(streams) && is_unsettled(parts[i]))
+      return true;
+  }
+  return false;
 }
 
 coll_status colli_stream_status(coll_comm *comm) {

@@ -25,8 +25,8 @@ typedef struct colli_stream_batch {
   colli_gpu_passage passage;
   colli_batch_state state;
   unsigned stop, stops; /* how often the stream waits for the host: it goes on after stop - 1 */
-  bool levelled;        /* the gate and the end of one call (levels_call.h), which is elsewhere */
-  bool in_gpu;          /* one call, not staged: */
+  bool levelled; /* the gate and the end of one call (levels_call.h), whose parts are others */
+  bool in_gpu;   /* one call, not staged: */
   colli_direct_call direct;
   int count, started;
   colli_batch_call calls[];

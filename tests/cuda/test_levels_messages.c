@@ -146,6 +146,44 @@ Test(levels_messages, calls, .init = load) {
   }
 }
 
+/* More groups than a kernel has inputs: each element of rank r's input is r more than its place's
+ * number. */
+static int run_many(coll_comm *comm, int rank, int nranks, void *arg) {
+  const coll_op op = *(const coll_op *)arg;
+  const size_t count = LEAST / 8 + 1, n = (size_t)nranks;
+  device_use(rank);
+  RANK_OK(coll_comm_use_gpu(comm));
+  RANK_CHECK(comm->levels && comm->levels->by_messages && comm->levels->ngroups == nranks);
+  double *in = device_memory.take(n * count * 8), *out = device_memory.take(count * 8);
+  double *values = device_place(in), *results = device_place(out);
+  for (size_t i = 0; i < n * count; i++)
+    values[i] = (double)(i % 7) + rank;
+  colli_cu_stream stream = device_stream();
+  RANK_OK(coll_reduce_scatter_on_stream(in, out, count, COLL_FLOAT64, op, comm, stream));
+  device_await(stream);
+  RANK_OK(coll_comm_async_error(comm));
+  const double more = op == COLL_AVG ? (nranks - 1) / 2.0 : nranks - 1;
+  for (size_t i = 0; i < count; i++)
+    RANK_CHECK(results[i] == (double)(((size_t)rank * count + i) % 7) + more);
+  device_memory.give(in);
+  device_memory.give(out);
+  return 0;
+}
+
+Test(levels_messages, many_groups) {
+  DEVICE_NEEDS_FAKE("dma-bufs that a fake device knows");
+  const levels_shape shape = {COLL_GPU_PLACES + 1, 1, false};
+  coll_op ops[] = {COLL_AVG, COLL_MAX};
+  setenv("COLL_GPU_SLOT_BYTES", "16M", 1);
+  setenv("COLL_SLOT_BYTES", "64K", 1);
+  setenv("GPU_DEVICES", "16", 1);
+  setenv("GPU_PEERS", "none", 1);
+  its = rdma_load("2");
+  for (int i = 0; i < 2; i++)
+    cr_expect_eq(run(&shape, NULL, run_many, &ops[i]), 0, "operation %d", (int)ops[i]);
+  cr_expect_gt(its.fake->dmabuf_written, 0);
+}
+
 /* ---- what crosses host memory ---------------------------------------------------------------- */
 
 /* Of each message that comes, the first slot is copied from the host; nothing else is. */
@@ -241,6 +279,33 @@ Test(levels_messages, turned_off, .init = load) {
   check_without();
 }
 
+/* One rank alone does not lend: then nobody sends messages, whatever the others could. */
+static int run_one_off(coll_comm *comm, int rank, int nranks, void *arg) {
+  coll_id id = {{0}};
+  coll_comm *own;
+  coll_config config = COLL_CONFIG_INIT;
+  coll_error error = COLL_ERROR_INIT;
+  config.transport = "verbs";
+  device_use(levels_device(arg, rank, MODE_SPIN));
+  setenv("COLL_GPU_DIRECT_RDMA", rank == 1 ? "off" : "auto", 1);
+  if (rank == 0)
+    RANK_OK(coll_unique_id(&id, &config));
+  RANK_OK(coll_broadcast(&id, &id, sizeof(id), COLL_UINT8, 0, comm));
+  RANK_OK(coll_comm_create(&own, &id, nranks, rank, &config));
+  RANK_CHECK(!own->levels && coll_comm_use_gpu(own) == COLL_ERR_UNSUPPORTED && !own->levels);
+  RANK_OK(coll_last_error(own, &error));
+  return coll_comm_destroy(&own) != COLL_OK;
+}
+
+Test(levels_messages, one_rank_turned_off, .init = load) {
+  DEVICE_NEEDS_FAKE("dma-bufs that a fake device knows");
+  levels_shape shape = {3, 1, false};
+  coll_config config = COLL_CONFIG_INIT;
+  config.transport = "verbs";
+  its.fake->run = (uint64_t)getpid();
+  cr_expect_eq(run_processes(3, &config, run_one_off, &shape, 60, NULL), 0);
+}
+
 /* ---- beside the program's messages ----------------------------------------------------------- */
 
 enum { UNREAD = 200 };
@@ -249,20 +314,19 @@ enum { UNREAD = 200 };
  * receives of any tag from any rank that must get none of libcoll's own. */
 static int run_beside(coll_comm *comm, int rank, int nranks, void *arg) {
   static const site_place near[] = {SITE_NEAR, SITE_NEAR};
-  const site_plan plan = {
-      .coll = CASE_ALLREDUCE, .type = COLL_FLOAT64, .op = COLL_SUM, .count = 2 * LEAST / 8};
   const int other = 1 - rank;
   coll_request *sends[UNREAD], *any;
   int values[UNREAD], got = -1, first = -1;
   coll_message from;
-  RANK_CHECK(share(comm, rank, arg) == 0);
+  const levels_shape shape = {2, 1, false};
+  RANK_CHECK(share(comm, rank, &shape) == 0);
   colli_cu_stream stream = device_stream();
   RANK_OK(coll_irecv(&first, 1, COLL_INT32, COLL_ANY_SOURCE, COLL_ANY_TAG, &from, comm, &any));
   for (int i = 0; i < UNREAD; i++) {
     values[i] = 1000 * rank + i;
     RANK_OK(coll_isend(&values[i], 1, COLL_INT32, other, i, comm, &sends[i]));
   }
-  site *it = site_make(&plan, rank, nranks, near, NULL);
+  site *it = site_make(arg, rank, nranks, near, NULL);
   RANK_CHECK(make_one(comm, rank, it, false, 2, stream) == 0);
   site_free(it);
   RANK_OK(coll_wait(&any, -1));
@@ -278,8 +342,12 @@ static int run_beside(coll_comm *comm, int rank, int nranks, void *arg) {
 
 Test(levels_messages, beside_unread_messages, .init = load) {
   DEVICE_NEEDS_FAKE("dma-bufs that a fake device knows");
-  levels_shape shape = {2, 1, false};
-  cr_assert_eq(run(&shape, NULL, run_beside, &shape), 0);
+  const levels_shape shape = {2, 1, false};
+  site_plan plan = {
+      .coll = CASE_ALLREDUCE, .type = COLL_FLOAT64, .op = COLL_SUM, .count = 2 * LEAST / 8};
+  cr_expect_eq(run(&shape, NULL, run_beside, &plan), 0);
+  plan.coll = CASE_BROADCAST; /* what the root waits for is behind messages as well */
+  cr_expect_eq(run(&shape, NULL, run_beside, &plan), 0);
 }
 
 /* ---- failures -------------------------------------------------------------------------------- */
@@ -369,14 +437,16 @@ static int run_killed(coll_comm *comm, int rank, int nranks, void *arg) {
 
 Test(levels_messages, killed_in_the_middle, .init = load) {
   DEVICE_NEEDS_FAKE("dma-bufs that a fake device knows");
-  levels_shape shape = {3, 1, false};
+  levels_shape some[] = {{3, 1, false}, {2, 2, false}};
   coll_config config = COLL_CONFIG_INIT;
-  int results[3];
   config.transport = "verbs";
-  device_mode(MODE_ORDERED);
-  its.fake->run = (uint64_t)getpid();
-  run_processes(3, &config, run_killed, &shape, 60, results);
-  cr_expect_eq(results[0], 0);
-  cr_expect_eq(results[1], 128 + SIGKILL);
-  cr_expect_eq(results[2], 0);
+  for (int i = 0; i < 2; i++) {
+    int results[4];
+    const int nranks = some[i].ngroups * some[i].size;
+    device_mode(i ? MODE_SPIN : MODE_ORDERED);
+    its.fake->run = (uint64_t)getpid() + (uint64_t)i;
+    run_processes(nranks, &config, run_killed, &some[i], 60, results);
+    for (int rank = 0; rank < nranks; rank++)
+      cr_expect_eq(results[rank], rank == 1 ? 128 + SIGKILL : 0, "rank %d of %d", rank, nranks);
+  }
 }

@@ -3,6 +3,7 @@
 #include "transports/tcp/tcp.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -24,6 +25,32 @@ static int fail_open(const coll_transport_env *env, coll_status status, const ch
   return (int)status;
 }
 
+/* Marks the listening socket as those that it accepts shall be. */
+static int mark(const tcp_endpoint *ep) {
+  char detail[240];
+  const int class = ep->marks.traffic_class;
+  if (class % 4 != 0) {
+    snprintf(detail, sizeof(detail),
+             "COLL_TCP_TRAFFIC_CLASS=%d is no multiple of 4: its two lowest bits are the network's",
+             class);
+    return fail_open(ep->env, COLL_ERR_INVALID_USAGE, NULL, 0, detail);
+  }
+  const char *failed = colli_path_mark(ep->listen_fd, &ep->marks);
+  const int sys_errno = errno;
+  if (!failed)
+    return COLL_OK;
+  if (strcmp(failed, "TCP_CONGESTION") == 0)
+    snprintf(
+        detail, sizeof(detail),
+        "COLL_TCP_CONGESTION=%.40s: the kernel does not have it, or does not let this user have "
+        "it; see sysctl net.ipv4.tcp_allowed_congestion_control",
+        ep->marks.congestion);
+  else
+    snprintf(detail, sizeof(detail), "COLL_TCP_TRAFFIC_CLASS=%d: the kernel refuses it (%s)", class,
+             failed);
+  return fail_open(ep->env, COLL_ERR_SYSTEM, "setsockopt", sys_errno, detail);
+}
+
 /* Finds this host's addresses and listens. */
 static int start_listening(tcp_endpoint *ep) {
   const coll_transport_env *env = ep->env;
@@ -40,6 +67,9 @@ static int start_listening(tcp_endpoint *ep) {
     ep->listen_fd = -1;
     return fail_open(env, status, error.syscall, error.sys_errno, error.message);
   }
+  const int marked = mark(ep);
+  if (marked != COLL_OK)
+    return marked;
   ep->blob.magic = TCP_BLOB_MAGIC;
   ep->blob.count = (uint32_t)count;
   ep->blob.host_id = env->host_id;
@@ -73,6 +103,8 @@ static int tcp_open(const coll_transport_env *env, coll_endpoint **handle) {
   const int heartbeat_ms = atoi(env->param(env->ctx, "COLL_HEARTBEAT_MS"));
   ep->heartbeat_ms = heartbeat_ms > 0 ? heartbeat_ms : COLLI_HEARTBEAT_KERNEL_MS; /* not set */
   ep->patience_ns = colli_shortage_patience_ns(env->param(env->ctx, "COLL_TIMEOUT_MS"));
+  ep->marks.traffic_class = atoi(env->param(env->ctx, "COLL_TCP_TRAFFIC_CLASS"));
+  ep->marks.congestion = env->param(env->ctx, "COLL_TCP_CONGESTION");
   ep->tls = strcmp(env->param(env->ctx, "COLL_TLS"), "1") == 0;
   ep->listen_fd = ep->door_source.fd = -1;
   ep->door = COLLI_DOOR_CLOSED;

@@ -19,6 +19,7 @@
 #include "libcoll/base/queue.h"
 #include "libcoll/net/door.h"
 #include "libcoll/net/heartbeat.h"
+#include "libcoll/net/path.h"
 #include "transports/stream/stream.h"
 
 #define TCP_BLOB_MAGIC     0x70637443u /* "Ctcp" */
@@ -139,6 +140,7 @@ struct tcp_endpoint {
   tcp_blob blob;
   int ndialing, nsecuring;
   bool tls;                  /* COLL_TLS=1 */
+  colli_path_marks marks;    /* COLL_TCP_TRAFFIC_CLASS, COLL_TCP_CONGESTION */
   uint64_t patience_ns;      /* how long a shortage of descriptors or memory may last */
   uint64_t lacking_since_ns; /* peers cannot be kept for lack of memory; 0: they can */
   int heartbeat_ms;

@@ -279,7 +279,8 @@ COLL_API coll_status coll_comm_async_error(coll_comm *comm);
  * ...) stage such calls through host memory unless all their ranks call this. Ranks are on one
  * host, and their GPUs have peer access to each other, or are one; or they form groups of equal
  * size of which this is true, and long calls are divided among the ranks of a group, while others
- * remain staged. COLL_GPU_SLOT_BYTES says how much memory it takes. coll_comm_destroy() waits for
+ * remain staged. A group may be one rank if InfiniBand or RoCE devices read and write the memory
+ * of all GPUs. COLL_GPU_SLOT_BYTES says how much memory it takes. coll_comm_destroy() waits for
  * the other ranks' then, a second at the most. Calling it again does nothing. See docs/gpu.md.
  *
  * Collective, between calls in streams. Errors: UNSUPPORTED (it cannot be done: coll_last_error()
