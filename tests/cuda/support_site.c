@@ -7,6 +7,7 @@
 
 #include "number.h"
 #include "support_device.h"
+#include "tests/proc/support_ranks.h"
 
 enum { MOST_RANKS = 8, GUARD = 16, NOTHING = 0xa5 };
 
@@ -329,4 +330,27 @@ coll_status site_call(const site *it, case_form form, coll_comm *comm, void *str
   return form == CASE_NONBLOCKING ? coll_ibarrier(comm, request)
          : form == CASE_STREAMED  ? coll_barrier_on_stream(comm, stream)
                                   : coll_barrier(comm);
+}
+
+int site_repeat(const site *it, bool captured, uint64_t times, coll_comm *comm, int rank,
+                void *stream) {
+  device_graph graph;
+  if (captured) {
+    device_capture(stream);
+    RANK_OK(site_call(it, CASE_STREAMED, comm, stream, NULL));
+    graph = device_capture_end(stream);
+  }
+  for (uint64_t salt = 1; salt <= times; salt++) {
+    site_fill(it, salt);
+    if (captured)
+      device_launch(&graph, stream);
+    else
+      RANK_OK(site_call(it, CASE_STREAMED, comm, stream, NULL));
+    device_await(stream);
+    RANK_OK(coll_comm_async_error(comm));
+    RANK_CHECK(site_check(it, salt));
+  }
+  if (captured)
+    device_graph_free(&graph);
+  return 0;
 }

@@ -53,4 +53,9 @@ bool site_check(const site *it, uint64_t salt);
 coll_status site_call(const site *it, case_form form, coll_comm *comm, void *stream,
                       coll_request **request);
 
+/* Makes the call on a stream again and again, at once or as one graph, on new data each time, and
+ * checks each result: 0, or a rank's failure code, which says what is wrong. */
+int site_repeat(const site *it, bool captured, uint64_t times, coll_comm *comm, int rank,
+                void *stream);
+
 #endif

@@ -72,29 +72,6 @@ static site_plan plan_of(unsigned k, int nranks) {
   return plan;
 }
 
-/* Makes a call, at once or as a graph that is launched twice, and checks each result. */
-static int make_one(coll_comm *comm, int rank, site *it, bool captured, colli_cu_stream stream) {
-  device_graph graph;
-  if (captured) {
-    device_capture(stream);
-    RANK_OK(site_call(it, CASE_STREAMED, comm, stream, NULL));
-    graph = device_capture_end(stream);
-  }
-  for (uint64_t salt = 1; salt <= 2; salt++) {
-    site_fill(it, salt);
-    if (captured)
-      device_launch(&graph, stream);
-    else
-      RANK_OK(site_call(it, CASE_STREAMED, comm, stream, NULL));
-    device_await(stream);
-    RANK_OK(coll_comm_async_error(comm));
-    RANK_CHECK(site_check(it, salt));
-  }
-  if (captured)
-    device_graph_free(&graph);
-  return 0;
-}
-
 /* Makes many calls, with buffers anywhere, which differs from rank to rank. */
 static int run_calls(coll_comm *comm, int rank, int nranks, void *arg) {
   const scene *s = arg;
@@ -108,7 +85,7 @@ static int run_calls(coll_comm *comm, int rank, int nranks, void *arg) {
     const site_place places[] = {(site_place)(where % SITE_PLACES),
                                  (site_place)(where / 3 % SITE_PLACES)};
     site *it = site_make(&plan, rank, nranks, places, &registered);
-    RANK_CHECK(make_one(comm, rank, it, k / 11 % 3 == 0, stream) == 0);
+    RANK_CHECK(site_repeat(it, k / 11 % 3 == 0, 2, comm, rank, stream) == 0);
     site_free(it);
   }
   RANK_OK(arena_free(comm, &registered));
@@ -177,7 +154,7 @@ static int run_long(coll_comm *comm, int rank, int nranks, void *arg) {
     site_plan longer = plan;
     longer.count *= colls[i] == CASE_ALLGATHER || colls[i] == CASE_REDUCE_SCATTER ? 1 : 2;
     site *it = site_make(&longer, rank, nranks, places, NULL);
-    RANK_CHECK(make_one(comm, rank, it, i % 3 == 1, stream) == 0);
+    RANK_CHECK(site_repeat(it, i % 3 == 1, 2, comm, rank, stream) == 0);
     site_free(it);
   }
   return 0;

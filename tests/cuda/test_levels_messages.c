@@ -91,30 +91,6 @@ static site_plan plan_of(unsigned k, int nranks, const levels_shape *shape) {
   return plan;
 }
 
-/* Makes a call again and again, at once or as a graph, and checks each result. */
-static int make_one(coll_comm *comm, int rank, site *it, bool captured, uint64_t times,
-                    colli_cu_stream stream) {
-  device_graph graph;
-  if (captured) {
-    device_capture(stream);
-    RANK_OK(site_call(it, CASE_STREAMED, comm, stream, NULL));
-    graph = device_capture_end(stream);
-  }
-  for (uint64_t salt = 1; salt <= times; salt++) {
-    site_fill(it, salt);
-    if (captured)
-      device_launch(&graph, stream);
-    else
-      RANK_OK(site_call(it, CASE_STREAMED, comm, stream, NULL));
-    device_await(stream);
-    RANK_OK(coll_comm_async_error(comm));
-    RANK_CHECK(site_check(it, salt));
-  }
-  if (captured)
-    device_graph_free(&graph);
-  return 0;
-}
-
 /* Makes many calls, with buffers anywhere, which differs from rank to rank. */
 static int run_calls(coll_comm *comm, int rank, int nranks, void *arg) {
   const scene *s = arg;
@@ -127,7 +103,7 @@ static int run_calls(coll_comm *comm, int rank, int nranks, void *arg) {
     const site_place places[] = {far, k % 5 ? SITE_NEAR : (site_place)(where / 3 % SITE_PLACES)};
     const bool captured = k / 11 % 4 == 0;
     site *it = site_make(&plan, rank, nranks, places, NULL);
-    RANK_CHECK(make_one(comm, rank, it, captured, nranks > 3 ? 1 : 2, stream) == 0);
+    RANK_CHECK(site_repeat(it, captured, nranks > 3 ? 1 : 2, comm, rank, stream) == 0);
     site_free(it);
   }
   return 0;
@@ -241,7 +217,7 @@ static int run_without(coll_comm *comm, int rank, int nranks, void *arg) {
   }
   colli_cu_stream stream = device_stream();
   site *it = site_make(&plan, rank, nranks, near, NULL);
-  RANK_CHECK(make_one(comm, rank, it, false, 2, stream) == 0);
+  RANK_CHECK(site_repeat(it, false, 2, comm, rank, stream) == 0);
   site_free(it);
   return 0;
 }
@@ -327,7 +303,7 @@ static int run_beside(coll_comm *comm, int rank, int nranks, void *arg) {
     RANK_OK(coll_isend(&values[i], 1, COLL_INT32, other, i, comm, &sends[i]));
   }
   site *it = site_make(arg, rank, nranks, near, NULL);
-  RANK_CHECK(make_one(comm, rank, it, false, 2, stream) == 0);
+  RANK_CHECK(site_repeat(it, false, 2, comm, rank, stream) == 0);
   site_free(it);
   RANK_OK(coll_wait(&any, -1));
   RANK_CHECK(first == 1000 * other && from.tag == 0);
