@@ -1,0 +1,140 @@
+#!/bin/bash
+# Four hosts as network namespaces whose networks are not as they should be: long frames on all hosts or on one, interfaces
+# that lead nowhere, a name that means something else on the host itself, answers that take another way, a host without
+# IPv4, an interface that comes late; and two jobs at once. Each time all results must be right. Needs root and ip; exits
+# 77 (skipped) with a reason where they are missing.
+set -u
+tag=o$(($$ % 100000))
+root=10.84.0.1
+. "$SOURCE/tests/hosts/four_hosts.inc"
+
+cleanup() {
+  remove_hosts
+  for n in 0 1; do
+    for i in $hosts; do ip link del "v$n$tag$i" 2>/dev/null; done
+    ip link del "b$n$tag" 2>/dev/null
+  done
+  rm -rf "$out"
+}
+trap cleanup EXIT
+
+# on HOST COMMAND...: runs a command there.
+on() {
+  local host=$1
+  shift
+  ip netns exec "$tag-$host" "$@"
+}
+
+# plug HOST N: gives it interface ethN, in the network 10.8(4+N).0.0/24.
+plug() {
+  ip link add "v$2$tag$1" type veth peer name "eth$2" netns "$tag-$1" &&
+    ip link set "v$2$tag$1" master "b$2$tag" up && ip -n "$tag-$1" addr add "10.8$((4 + $2)).0.$1/24" dev "eth$2" &&
+    ip -n "$tag-$1" link set "eth$2" up
+}
+
+set_up() {
+  for n in 0 1; do ip link add "b$n$tag" type bridge && ip link set "b$n$tag" up || return 1; done
+  for i in $hosts; do
+    ip netns add "$tag-$i" && ip -n "$tag-$i" link set lo up && plug "$i" 0 || return 1
+  done
+}
+set_up >"$out/setup" 2>&1 || skip "cannot make network namespaces here: $(tail -n 1 "$out/setup")"
+
+measure=("$BUILD/bin/coll_perf" allreduce -b 8 -e 2M -f 64 -n 3 -w 1)
+
+# expect_right WHAT: what was started ends well.
+expect_right() {
+  expect "all-reduce ends ($1)" all_succeed
+  expect "every result is right ($1)" grep -q "Out of bounds values : 0 OK" "$out/0"
+}
+
+# try WHAT: all-reduces over all hosts.
+try() {
+  start_ranks 60 "${measure[@]}"
+  expect_right "$1"
+}
+
+# frames HOST BYTES: how long its frames may be.
+frames() {
+  ip -n "$tag-$1" link set eth0 mtu "$2" && ip link set "v0$tag$1" mtu "$2"
+}
+
+# ---- lengths of frames
+
+for i in $hosts; do frames "$i" 9000; done
+try "frames of 9000 bytes"
+for i in 1 3 4; do frames "$i" 1500; done
+try "frames of 9000 bytes on one host only"
+frames 2 1500
+
+# ---- interfaces that lead nowhere
+
+# decoy HOST NAME ADDRESS: an interface whose cable ends in nothing.
+decoy() {
+  ip -n "$tag-$1" link add "$2" type veth peer name "end$2" && ip -n "$tag-$1" addr add "$3" dev "$2" &&
+    ip -n "$tag-$1" link set "$2" up && ip -n "$tag-$1" link set "end$2" up
+}
+# The first is in one network on all hosts; the second has one address on all of them, as bridges of containers do:
+# there a rank finds its own host.
+for i in $hosts; do
+  expect "host $i has interfaces that lead nowhere" eval "decoy $i aaa0 10.99.0.$i/24 && decoy $i aaa1 172.30.0.1/16"
+done
+try "interfaces that lead nowhere"
+for i in $hosts; do ip -n "$tag-$i" link del aaa0 && ip -n "$tag-$i" link del aaa1; done
+
+# ---- a name
+
+# As Debian's installer writes it: on the first host its own name means 127.0.1.1.
+port=$((port + 1)) pids=
+for i in $hosts; do
+  address=$root
+  [ "$i" != 1 ] || address=127.0.1.1
+  printf '127.0.0.1 localhost\n%s first-host\n' "$address" >"$out/hosts$i"
+  COLL_RANK=$((i - 1)) COLL_NRANKS=4 COLL_ROOT=first-host:$port COLL_SECRET=$secret \
+    timeout -k 1 60 ip netns exec "$tag-$i" unshare --mount sh -c 'mount --bind "$0" /etc/hosts && exec "$@"' \
+    "$out/hosts$i" "${measure[@]}" >"$out/$((i - 1))" 2>&1 &
+  pids="$pids $!"
+done
+expect_right "a name that means 127.0.1.1 on the host itself"
+
+# ---- ways
+
+for i in $hosts; do
+  plug "$i" 1
+  for of in all eth0 eth1; do on "$i" sysctl -qw "net.ipv4.conf.$of.rp_filter=0"; done
+done
+for i in 1 3 4; do ip -n "$tag-2" route add "10.84.0.$i/32" via "10.85.0.$i" dev eth1 src 10.84.0.2; done
+try "answers that take another way"
+for i in $hosts; do ip -n "$tag-$i" link del eth1; done
+
+# ---- two jobs
+
+start_ranks 60 "${measure[@]}"
+first=$pids
+for r in 0 1 2 3; do mv "$out/$r" "$out/first$r"; done
+start_ranks 60 "${measure[@]}"
+expect_right "the second of two jobs at once"
+pids=$first
+expect "the first of two jobs at once ends" all_succeed
+expect "its results are right" grep -q "Out of bounds values : 0 OK" "$out/first0"
+
+# ---- an interface that comes late
+
+start_ranks 60 "$BUILD/bin/coll_perf" allreduce -b 1M -e 1M -n 200 -w 1
+expect "all hosts have sent something" await 30 sh -c \
+  'for i in 1 2 3 4; do [ "$(cat /sys/class/net/v0'"$tag"'$i/statistics/rx_bytes)" -gt 8000000 ] || exit 1; done'
+for i in $hosts; do plug "$i" 1; done
+expect_right "an interface that comes late"
+for i in $hosts; do ip -n "$tag-$i" link del eth1; done
+
+# ---- families
+
+for i in $hosts; do
+  on "$i" sysctl -qw net.ipv6.conf.eth0.disable_ipv6=0
+  ip -n "$tag-$i" addr add "fd84::$i/64" dev eth0 nodad
+done
+ip -n "$tag-3" addr del 10.84.0.3/24 dev eth0
+root="[fd84::1]"
+try "one host has no IPv4"
+
+exit $failed
