@@ -71,4 +71,56 @@ static inline size_t colli_levels_round(colli_coll coll, size_t room_bytes, size
   return fit / COLLI_LEVELS_ALIGN * COLLI_LEVELS_ALIGN * (size_t)size;
 }
 
+/* ---- messages across groups (stream/levels_messages.h), for both as well ----------------------
+ */
+
+#define COLLI_LEND_LEAST           ((size_t)1 << 20)   /* bytes of a message that is lent memory */
+#define COLLI_LEVELS_MESSAGE_BYTES ((size_t)256 << 20) /* the most, where no room is the limit */
+#define COLLI_LEVELS_CHAIN_PIECES  4 /* of a broadcast, for each rank that passes them on */
+
+/* Elements of each group's block that a room holds. */
+static inline size_t colli_levels_message_room(size_t room_bytes, int ngroups, size_t elem_bytes) {
+  return room_bytes / (size_t)ngroups / elem_bytes / COLLI_LEVELS_ALIGN * COLLI_LEVELS_ALIGN;
+}
+
+/* Whether a part is made of messages of at least `least` bytes. count: elements of its longest
+ * block or piece, one of each group; of a broadcast, all. */
+static inline bool colli_levels_are_messages(colli_coll coll, size_t count, size_t room,
+                                             size_t elem_bytes, size_t least) {
+  return count * elem_bytes >= least && (!colli_reduces(coll) || room * elem_bytes >= least);
+}
+
+/* So many elements of `count` at a time, at most `most`: as many each time, unless messages would
+ * be too short to be lent memory. */
+static inline size_t colli_levels_even(size_t count, size_t most, size_t align, size_t elem_bytes,
+                                       size_t least) {
+  const size_t times = (count + most - 1) / most, even = (count + times - 1) / times;
+  const size_t each = (even + align - 1) / align * align;
+  return each * elem_bytes < least ? most : each;
+}
+
+/* Elements of a message where no room is the limit, at most. */
+static inline size_t colli_levels_longest(size_t elem_bytes) {
+  return elem_bytes < COLLI_LEVELS_MESSAGE_BYTES ? COLLI_LEVELS_MESSAGE_BYTES / elem_bytes : 1;
+}
+
+/* Elements of such a block that are in a round. */
+static inline size_t colli_levels_in_round(colli_coll coll, size_t count, size_t room,
+                                           size_t elem_bytes, size_t least) {
+  return colli_reduces(coll)
+             ? colli_levels_even(count, room, COLLI_LEVELS_ALIGN, elem_bytes, least)
+             : colli_levels_even(count, colli_levels_longest(elem_bytes), 1, elem_bytes, least);
+}
+
+/* Elements of a piece that goes along the chain of a broadcast: there are enough to keep all ranks
+ * busy. */
+static inline size_t colli_levels_in_chain(size_t count, int ngroups, size_t elem_bytes,
+                                           size_t least) {
+  const size_t passers = ngroups > 2 ? (size_t)ngroups - 2 : 0;
+  const size_t wanted = passers > 0 ? count / (COLLI_LEVELS_CHAIN_PIECES * passers) : count;
+  const size_t longest = colli_levels_longest(elem_bytes), shortest = least / elem_bytes + 1;
+  const size_t most = wanted < longest ? wanted : longest;
+  return colli_levels_even(count, most > shortest ? most : shortest, 1, elem_bytes, least);
+}
+
 #endif

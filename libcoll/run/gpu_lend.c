@@ -9,13 +9,12 @@
 #include "libcoll/gpu/rdma.h"
 #include "libcoll/progress/enter.h"
 
-/* To have memory registered probably takes as long as to copy so much. */
-#define LEAST_BYTES ((size_t)1 << 20)
 /* A message must not be longer, so that targets can be divided (p2p_tag.h). */
 #define MOST_BYTES ((size_t)COLL_DEVICE_MESSAGES << 30)
 
 size_t colli_gpu_lend_least(const coll_comm *comm) {
-  return comm->exec.slot_bytes < LEAST_BYTES ? LEAST_BYTES : comm->exec.slot_bytes + 1;
+  /* To have memory registered probably takes as long as to copy so much. */
+  return comm->exec.slot_bytes < COLLI_LEND_LEAST ? COLLI_LEND_LEAST : comm->exec.slot_bytes + 1;
 }
 
 /* One half of a message. */

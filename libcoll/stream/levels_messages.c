@@ -13,9 +13,6 @@
 #include "libcoll/run/run.h"
 #include "libcoll/stream/enqueue.h"
 
-#define MESSAGE_BYTES ((size_t)256 << 20) /* the most, where no room is the limit */
-#define CHAIN_PIECES  4                   /* of a broadcast, for each rank that passes them on */
-
 /* A part on its way into a stream. */
 typedef struct messages {
   coll_comm *comm;
@@ -71,21 +68,16 @@ static size_t longest(const colli_call *call, int n) {
 
 /* Elements of each block that the room holds, one of each group. */
 static size_t room_of(const coll_comm *comm, size_t elem) {
-  const colli_levels *levels = comm->levels;
-  return levels->room_bytes / (size_t)levels->ngroups / elem / COLLI_LEVELS_ALIGN *
-         COLLI_LEVELS_ALIGN;
+  return colli_levels_message_room(comm->levels->room_bytes, comm->levels->ngroups, elem);
 }
 
 bool colli_levels_can_message(const coll_comm *comm, const colli_call *part) {
-  const colli_levels *levels = comm->levels;
-  const size_t elem = colli_type_bytes(part->type), least = colli_gpu_lend_least(comm);
-  if (!levels->by_messages)
-    return false;
-  if (part->coll == COLLI_BROADCAST)
-    return part->count * elem >= least;
-  if (colli_reduces(part->coll) && room_of(comm, elem) * elem < least)
-    return false;
-  return longest(part, levels->ngroups) * elem >= least;
+  const size_t elem = colli_type_bytes(part->type);
+  const size_t count =
+      part->coll == COLLI_BROADCAST ? part->count : longest(part, comm->levels->ngroups);
+  return comm->levels->by_messages &&
+         colli_levels_are_messages(part->coll, count, room_of(comm, elem), elem,
+                                   colli_gpu_lend_least(comm));
 }
 
 /* ---- messages -------------------------------------------------------------------------------- */
@@ -200,20 +192,6 @@ static block in_round(const messages *it, int group, size_t round, size_t each) 
   return (block){whole.first + skipped, left < each ? left : each};
 }
 
-/* How many elements of each block are in a round of at most so many: as many in each, unless the
- * messages would be too short to be lent memory. */
-static size_t find_each(const messages *it, size_t count, size_t most) {
-  const size_t rounds = (count + most - 1) / most, even = (count + rounds - 1) / rounds;
-  const size_t align = colli_reduces(it->call->coll) ? COLLI_LEVELS_ALIGN : 1; /* for kernels */
-  const size_t each = (even + align - 1) / align * align;
-  return each * it->elem < colli_gpu_lend_least(it->comm) ? most : each;
-}
-
-/* Elements of the longest message where no room is the limit. */
-static size_t most_of(const messages *it) {
-  return it->elem < MESSAGE_BYTES ? MESSAGE_BYTES / it->elem : 1;
-}
-
 /* Brings the elements of a round to the ranks that fold them, and folds this rank's. */
 static coll_status scatter_and_fold(messages *it, size_t round, size_t each) {
   const size_t own = in_round(it, it->own, round, each).count;
@@ -274,10 +252,8 @@ static coll_status allgather(messages *it, size_t round, size_t each) {
 
 /* Passes pieces along the chain that begins at the root. */
 static coll_status broadcast(messages *it) {
-  const size_t count = it->call->count, least = colli_gpu_lend_least(it->comm) / it->elem + 1;
-  const size_t wanted = it->n > 2 ? count / ((size_t)CHAIN_PIECES * (size_t)(it->n - 2)) : count;
-  const size_t most = most_of(it), bounded = wanted < most ? wanted : most;
-  const size_t each = find_each(it, count, bounded > least ? bounded : least);
+  const size_t count = it->call->count;
+  const size_t each = colli_levels_in_chain(count, it->n, it->elem, colli_gpu_lend_least(it->comm));
   const size_t pieces = (count + each - 1) / each;
   const int place = (it->own - it->call->root + it->n) % it->n;
   const bool receives = place > 0, sends = place + 1 < it->n;
@@ -308,7 +284,8 @@ static coll_status put_all(messages *it) {
   if (it->call->coll == COLLI_BROADCAST)
     return broadcast(it);
   const size_t most = longest(it->call, it->n);
-  const size_t each = find_each(it, most, reduces ? room_of(it->comm, it->elem) : most_of(it));
+  const size_t each = colli_levels_in_round(it->call->coll, most, room_of(it->comm, it->elem),
+                                            it->elem, colli_gpu_lend_least(it->comm));
   coll_status status = COLL_OK;
   for (size_t round = 0; round * each < most && status == COLL_OK; round++)
     status = reduces ? reduce(it, round, each) : allgather(it, round, each);

@@ -42,6 +42,24 @@ expect 0 "mode: staged, because the ranks are on several hosts" reduce -n 4 -b 1
 expect 0 "mode: staged, because the ranks are on several hosts" allreduce -n 4 -b 16M --gpu 2 --hosts 2 --deterministic on
 COLL_GPU_MODE=staged expect 0 "mode: staged, because the ranks are on several hosts" allreduce -n 4 -b 16M --gpu 2 --hosts 2
 
+# Parts across groups that the network's devices move: as many rounds as the room takes (4 MiB), pieces of a broadcast.
+expect 0 "2. across groups: allreduce of 8388608 bytes, 2 groups, by messages" allreduce -n 4 -b 16M --gpu 2 --hosts 2 --rdma
+expect 0 "2 rounds of up to 2097152 bytes a block, 4 steps; the busiest rank sends or receives 8388608 bytes" \
+  allreduce -n 4 -b 16M --gpu 2 --hosts 2 --rdma
+expect 0 "= 18 * 1 us + 4 * 2 us + 8388608 B / 10 GB/s + 12582912 B / 1000 GB/s" allreduce -n 4 -b 16M --gpu 2 --hosts 2 \
+  --rdma --assume launch=1,host=2,network=10,memory=1000
+expect 0 "in streams, with a rank on each host: broadcast of 67108864 bytes, 4 groups" broadcast -n 4 -b 64M --gpu 1 \
+  --hosts 4 --rdma
+expect 0 "8 pieces of up to 8388608 bytes along the chain of groups, 10 steps" broadcast -n 4 -b 64M --gpu 1 --hosts 4 --rdma
+expect 0 "1 round of up to 1048576 bytes a block, 1 step; the busiest rank sends or receives 3145728 bytes" \
+  allgather -n 4 -b 1M --gpu 1 --hosts 4 --rdma
+expect 0 "1 round of up to 1048576 bytes a block" reduce_scatter -n 4 -b 1M --gpu 1 --hosts 4 --rdma
+expect 0 "mode: staged" allreduce -n 4 -b 1M --gpu 1 --hosts 4 --rdma # too short
+expect 0 "mode: staged" reduce -n 8 -b 64M --gpu 1 --hosts 8 --rdma # the room is too short for eight
+expect 0 "mode: staged" allreduce -n 4 -b 64M --gpu 1 --hosts 4 --rdma --captured
+expect 0 "2. across groups: allreduce in streams of 8388608 bytes" allreduce -n 4 -b 16M --gpu 2 --hosts 2 --rdma --captured
+expect 2 "--rdma, --captured" allreduce -n 4 -b 1M --rdma
+
 # Calls that are divided among the ranks of groups.
 expect 0 "4 ranks in 2 groups of 2, whose GPUs reach" allreduce -n 4 -b 2M --gpu 2 --hosts 2
 expect 0 "1. within each group: reduce_scatter in streams of 8388608 bytes" allreduce -n 4 -b 16M --gpu 2 --hosts 2
@@ -138,7 +156,7 @@ expect 2 "--registered takes input, result or both, not 'all'" allreduce -n 2 -b
 expect 2 "--registered and --assume need --gpu" allreduce -n 2 -b 4 --registered both
 
 # Times are assumptions, and follow from them.
-expect 0 "because libcoll has not been measured on any GPU" allreduce -n 4 -b 1M --gpu 4
+expect 0 "not measured on your GPU" allreduce -n 4 -b 1M --gpu 4
 expect 0 "assumed as asked" allreduce -n 4 -b 1M --gpu 4 --assume link=300
 expect 0 "= 4 * 1 us + 1 * 2 us + 1000000 B / 100 GB/s + 5000000 B / 1000 GB/s = 21.00 us under" \
   allreduce -n 2 -b 1000000 --gpu 2 --assume launch=1,meet=2,link=100,memory=1000

@@ -5,17 +5,23 @@
 #include "explain.h"
 
 /* Round numbers between those of usual machines. */
-const gpu_costs explain_costs = {
-    .launch_us = 3, .host_us = 15, .meet_us = 3, .link_gb = 20, .memory_gb = 500, .copy_gb = 20};
+const gpu_costs explain_costs = {.launch_us = 3,
+                                 .host_us = 15,
+                                 .meet_us = 3,
+                                 .link_gb = 20,
+                                 .memory_gb = 500,
+                                 .copy_gb = 20,
+                                 .network_gb = 25};
 
 /* The cost of a name, or NULL. */
 static double *find_cost(gpu_costs *costs, const char *name, size_t length) {
   const struct {
     const char *name;
     double *cost;
-  } all[] = {{"launch", &costs->launch_us}, {"host", &costs->host_us},
-             {"meet", &costs->meet_us},     {"link", &costs->link_gb},
-             {"memory", &costs->memory_gb}, {"copy", &costs->copy_gb}};
+  } all[] = {{"launch", &costs->launch_us},  {"host", &costs->host_us},
+             {"meet", &costs->meet_us},      {"link", &costs->link_gb},
+             {"memory", &costs->memory_gb},  {"copy", &costs->copy_gb},
+             {"network", &costs->network_gb}};
   for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
     if (strlen(all[i].name) == length && strncmp(all[i].name, name, length) == 0)
       return all[i].cost;

@@ -2,18 +2,20 @@
 #ifndef COLLI_TOOLS_EXPLAIN_EXPLAIN_H
 #define COLLI_TOOLS_EXPLAIN_EXPLAIN_H
 
+#include "libcoll/base/param.h"
 #include "libcoll/cost/network.h"
 #include "libcoll/tuning/calibration.h"
 #include "libcoll/tuning/choose.h"
 
 /* What operations on GPUs are taken to cost. Nothing of it was measured. */
 typedef struct gpu_costs {
-  double launch_us; /* an operation in a stream */
-  double host_us;   /* until the host has answered a stream, besides */
-  double meet_us;   /* until streams that spin or wait for events have met, besides */
-  double link_gb;   /* a second, between GPUs, in each direction; GB = 10^9 bytes */
-  double memory_gb; /* a second, read or written in a GPU's memory */
-  double copy_gb;   /* a second, between a GPU and the host */
+  double launch_us;  /* an operation in a stream */
+  double host_us;    /* until the host has answered a stream, besides */
+  double meet_us;    /* until streams that spin or wait for events have met, besides */
+  double link_gb;    /* a second, between GPUs, in each direction; GB = 10^9 bytes */
+  double memory_gb;  /* a second, read or written in a GPU's memory */
+  double copy_gb;    /* a second, between a GPU and the host */
+  double network_gb; /* a second, from GPU memory to a network, and from there */
 } gpu_costs;
 
 /* Buffers that are registered, on all ranks alike. */
@@ -46,6 +48,7 @@ typedef struct question {
   int gpus;     /* of a host, whose r-th rank is on GPU r modulo that; 0: not asked */
   bool threads; /* the ranks are, of one process */
   bool apart;   /* the GPUs have no peer access to each other */
+  bool rdma;    /* networks' devices move messages from and to GPU memory */
   bool captured;
   unsigned registered; /* which buffers are: EXPLAIN_... */
   bool assumes;        /* costs are given */
@@ -134,6 +137,14 @@ typedef struct gpu_call {
 
 /* Finds out what a call does; the caller frees call->ranks. Ends the program if it cannot. */
 void explain_gpu_count(const question *q, const answer *a, gpu_call *call);
+
+/* messages.c: a number among the settings. */
+size_t explain_param(colli_param_id id);
+
+/* Whether a part across groups, whose ranks are those with one place, is made of messages; and
+ * explains it. */
+bool explain_are_messages(const question *part);
+void explain_messages(const question *part);
 
 /* Explains a call that is not divided. */
 void explain_gpu_part(const question *q, answer *a);

@@ -135,7 +135,7 @@ void explain_gpu_part(const question *q, answer *a) {
   print_question(q);
   print_cut(q, &call);
   print_ranks(q, &call);
-  printf("\nassumed%s, because libcoll has not been measured on any GPU (--assume changes it): "
+  printf("\nassumed%s, not measured on your GPU (--assume changes it): "
          "launch %g us,\nhost %g us, meet %g us, link %g GB/s, memory %g GB/s, copy %g GB/s\n",
          q->assumes ? " as asked" : "", c->launch_us, c->host_us, c->meet_us, c->link_gb,
          c->memory_gb, c->copy_gb);

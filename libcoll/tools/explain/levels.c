@@ -16,11 +16,13 @@ typedef struct groups {
   int number, size;
 } groups;
 
-/* GPUs of a host form one group, or, without peer access, one each. */
+/* GPUs of a host form one group, or, without peer access, one each. One of a single rank is none
+ * unless it sends messages from its GPU; GPUs of one host do not. */
 static groups find_groups(const question *q) {
   const int apart = q->apart ? q->gpus : 1;
+  const bool alone = q->rdma && q->hosts == q->nranks;
   groups g = {q->hosts * apart, 0};
-  if (g.number > 1 && q->nranks % g.number == 0 && q->nranks / g.number > 1)
+  if (g.number > 1 && q->nranks % g.number == 0 && (alone || q->nranks / g.number > 1))
     g.size = q->nranks / g.number;
   return g;
 }
@@ -64,11 +66,7 @@ static int mode_within(const question *q, const groups *g) {
 
 /* How long slots are. */
 static size_t find_slot_bytes(void) {
-  static colli_params params;
-  coll_error error = COLL_ERROR_INIT;
-  if (colli_params_load(&params, &error) != COLL_OK)
-    explain_refuse("%s", error.message);
-  return (size_t)params.number[COLLI_PARAM_GPU_SLOT_BYTES];
+  return explain_param(COLLI_PARAM_GPU_SLOT_BYTES);
 }
 
 /* Elements of the vector or of each block that are in a round, of calls that are made in rounds. */
@@ -85,6 +83,10 @@ static bool is_divided(const question *q, const answer *a, const groups *g) {
     return false;
   if (colli_reduces(q->coll) && a->shape.order != COLLI_ORDER_ANY)
     return false;
+  if (g->size == 1) {
+    const question whole = part_of(q, g, false, q->name, q->coll, q->bytes);
+    return explain_are_messages(&whole);
+  }
   return colli_levels_is_long(q->coll, q->bytes, g->size,
                               colli_staged_part_of(find_slot_bytes())) &&
          (!rounds || round_of(q, g) > 0) && mode_within(q, g) != COLLI_GPU_STAGED;
@@ -98,7 +100,10 @@ static void print_part(const question *q, const groups *g, const char *where, bo
   memset(&a, 0, sizeof(a));
   explain_set_up(&part, &a);
   printf("\n%s: ", where);
-  explain_gpu_part(&part, &a);
+  if (!within && part.hosts > 1 && explain_are_messages(&part))
+    explain_messages(&part);
+  else
+    explain_gpu_part(&part, &a);
   explain_free(&a);
 }
 
@@ -139,6 +144,11 @@ static bool explain_divided(const question *q, const answer *a) {
   if (!is_divided(q, a, &g))
     return false;
   const size_t piece = piece_of(q, &g, q->bytes / q->type_bytes);
+  if (g.size == 1) {
+    print_part(q, &g, "in streams, with a rank on each host", false, q->name, q->coll, q->bytes);
+    puts("\nAll ranks meet first, for one more answer of the host.");
+    return true;
+  }
   printf("%s in streams of %zu bytes, %d ranks in %d groups of %d, whose GPUs reach each other but "
          "not those of\nother groups. It is divided among the ranks of a group, which are counted "
          "from 0 in each part:\n",

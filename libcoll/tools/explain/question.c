@@ -56,13 +56,15 @@ static const char help[] =
     "N\n"
     "      --threads        there the ranks are threads of one process\n"
     "      --no-peers       there the GPUs have no peer access to each other\n"
+    "      --rdma           there InfiniBand or RoCE devices read and write the GPUs' memory\n"
     "      --captured       there the call is captured in a graph\n"
     "      --registered B   there buffers are registered on all ranks (coll_comm_register()): "
     "input,\n"
     "                       result or both; a call in place: both\n"
     "      --assume TEXT    what it costs there; nothing was measured on a GPU, so these are\n"
-    "                       assumptions: launch=3,host=15,meet=3 (us), link=20,memory=500,copy=20\n"
-    "                       (GB/s)\n"
+    "                       assumptions: launch=3,host=15,meet=3 (us), "
+    "link=20,memory=500,copy=20,\n"
+    "                       network=25 (GB/s)\n"
     "      --list           only list the algorithms of the collective\n"
     "  -h, --help           this text\n"
     "\n"
@@ -155,6 +157,7 @@ enum {
   OPT_GPU,
   OPT_THREADS,
   OPT_NO_PEERS,
+  OPT_RDMA,
   OPT_CAPTURED,
   OPT_REGISTERED,
   OPT_ASSUME,
@@ -182,6 +185,9 @@ static bool take_gpu_option(int option, question *q) {
   case OPT_NO_PEERS:
     q->apart = true;
     return true;
+  case OPT_RDMA:
+    q->rdma = true;
+    return true;
   case OPT_CAPTURED:
     q->captured = true;
     return true;
@@ -190,9 +196,10 @@ static bool take_gpu_option(int option, question *q) {
     return true;
   case OPT_ASSUME:
     if (!explain_assume(optarg, &q->costs))
-      explain_refuse("--assume takes launch, host, meet, link, memory and copy, each =NUMBER above "
-                     "0, with commas, not '%s'",
-                     optarg);
+      explain_refuse(
+          "--assume takes launch, host, meet, link, memory, copy and network, each =NUMBER above "
+          "0, with commas, not '%s'",
+          optarg);
     q->assumes = true;
     return true;
   default:
@@ -360,9 +367,11 @@ static void check_question(const question *q, bool has_bytes) {
 
 /* Checks the options about GPUs. */
 static void check_gpus(const question *q) {
-  const bool other = q->threads || q->apart || q->captured || q->registered || q->assumes;
+  const bool other =
+      q->threads || q->apart || q->rdma || q->captured || q->registered || q->assumes;
   if (!q->gpus && other)
-    explain_refuse("--threads, --no-peers, --captured, --registered and --assume need --gpu");
+    explain_refuse(
+        "--threads, --no-peers, --rdma, --captured, --registered and --assume need --gpu");
   if (q->gpus && (q->last_bytes || q->rank >= 0))
     explain_refuse("--gpu takes one size, and no --rank");
   if (q->threads && q->hosts > 1)
@@ -389,6 +398,7 @@ question explain_ask(int argc, char **argv) {
       {"gpu", required_argument, NULL, OPT_GPU},
       {"threads", no_argument, NULL, OPT_THREADS},
       {"no-peers", no_argument, NULL, OPT_NO_PEERS},
+      {"rdma", no_argument, NULL, OPT_RDMA},
       {"captured", no_argument, NULL, OPT_CAPTURED},
       {"registered", required_argument, NULL, OPT_REGISTERED},
       {"assume", required_argument, NULL, OPT_ASSUME},
