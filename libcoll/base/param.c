@@ -93,7 +93,7 @@ const colli_param_info colli_param_table[COLLI_PARAM_COUNT] = {
     [COLLI_PARAM_TCP_TRAFFIC] =
         {"COLL_TCP_TRAFFIC_CLASS", COLLI_PARAM_INT, "0", 0, 252,
          "Traffic class of what ranks send each other over TCP: four times the DSCP, a multiple of "
-         "4. Ranks may differ: each sets what it sends. See docs/transports.md."},
+         "4. Ranks may differ: each sets what it sends. See docs/topology.md."},
     [COLLI_PARAM_TCP_CONGESTION] =
         {"COLL_TCP_CONGESTION", COLLI_PARAM_STRING, "", 0, 0,
          "Congestion control of TCP connections between ranks: one of those that the kernel has, "

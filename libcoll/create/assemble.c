@@ -288,7 +288,10 @@ static void destroy_parts(coll_comm *comm, bool passed) {
   comm->levels = NULL;
   if (!passed) {
     levels->within->watch.timeout_ns = levels->across->watch.timeout_ns = 0;
-    levels->within->direct = NULL;
+    if (levels->within->streams)
+      levels->within->streams->lost = true;
+    else
+      levels->within->direct = NULL;
   }
   colli_levels_free(comm, levels);
 }

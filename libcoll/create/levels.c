@@ -151,7 +151,9 @@ static coll_status lend_across(coll_comm *comm, const colli_levels *levels, int 
 static coll_status expect_messages(coll_comm *comm, const colli_levels *levels) {
   coll_error error = COLL_ERROR_INIT;
   int device;
+  colli_call_pause(comm); /* the driver may wait for kernels that wait for other ranks */
   coll_status status = colli_direct_check(comm, &device, &error);
+  colli_call_resume(comm);
   if (status == COLL_OK)
     status = lend_across(comm, levels, device, NULL, &error);
   return colli_direct_agree(comm, &colli_direct_joining, status, &error, COLL_ERR_UNSUPPORTED);

@@ -343,10 +343,11 @@ static bool bind_to(int fd, const colli_addr *from) {
 }
 
 int colli_net_connect(const colli_addr *addr) {
-  return colli_net_connect_from(NULL, addr);
+  return colli_net_connect_from(NULL, addr, NULL);
 }
 
-int colli_net_connect_from(const colli_addr *from, const colli_addr *addr) {
+int colli_net_connect_from(const colli_addr *from, const colli_addr *addr,
+                           const colli_path_marks *marks) {
   const int on = 1;
   struct sockaddr_storage sa;
   if (addr->family != 4 && addr->family != 6) {
@@ -358,7 +359,7 @@ int colli_net_connect_from(const colli_addr *from, const colli_addr *addr) {
   if (fd < 0)
     return -1;
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-  if ((!from || bind_to(fd, from)) &&
+  if ((!from || bind_to(fd, from)) && (!marks || !colli_path_mark(fd, marks)) &&
       (connect(fd, (struct sockaddr *)&sa, length) == 0 || errno == EINPROGRESS || errno == EINTR))
     return fd;
   int sys_errno = errno;

@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 
 #include "coll/coll_transport.h"
+#include "libcoll/net/path.h"
 
 /* An IPv4 or IPv6 address and port, in a form that can be sent. The port is in host order. */
 typedef struct colli_addr {
@@ -40,8 +41,10 @@ coll_status colli_net_listen(const char *port_range, int *fd, uint16_t *port, co
 /* Starts a nonblocking connect, with TCP_NODELAY. Returns the descriptor, or -1 with errno. */
 int colli_net_connect(const colli_addr *addr);
 
-/* The same, from an address of this host. */
-int colli_net_connect_from(const colli_addr *from, const colli_addr *to);
+/* The same, from an address of this host (or NULL), with marks (or NULL) from the first packet on.
+ */
+int colli_net_connect_from(const colli_addr *from, const colli_addr *to,
+                           const colli_path_marks *marks);
 
 /* The result of a connect once its descriptor is writable: 0, or the errno of the failure. */
 int colli_net_connect_result(int fd);

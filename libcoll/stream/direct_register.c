@@ -44,7 +44,7 @@ static coll_status get_ready(coll_comm *comm, const char *name) {
                              "memory; coll_comm_use_gpu() changes that, or says why not");
   if (comm->levels && comm->levels->size == 1)
     return colli_comm_refuse(comm, COLL_ERR_UNSUPPORTED, name,
-                             "no rank reads another one's GPU memory: each is alone on its host, "
+                             "no rank reads another one's GPU memory: each is alone in its group, "
                              "and memory is lent to the network call by call");
   return colli_streams_unstarted(comm) ? colli_comm_await_streams(comm, name) : COLL_OK;
 }

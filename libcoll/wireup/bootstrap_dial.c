@@ -161,7 +161,7 @@ static void start_attempt(const boot *b, boot_dial *dial, boot_attempt *attempt,
   attempt->connected = false;
   attempt->began_ns = now_ns;
   attempt->fd =
-      colli_net_connect_from(attempt->from.family ? &attempt->from : NULL, &attempt->addr);
+      colli_net_connect_from(attempt->from.family ? &attempt->from : NULL, &attempt->addr, NULL);
   if (attempt->fd < 0)
     fail_attempt(b, dial, attempt, errno);
   else

@@ -397,14 +397,17 @@ static int run_killed(coll_comm *comm, int rank, int nranks, void *arg) {
   RANK_CHECK(share(comm, rank, arg) == 0);
   char *buf = rdma_take(count * 8, 1);
   colli_cu_stream stream = device_stream();
-  RANK_OK(coll_allreduce_on_stream(buf, buf, count, COLL_INT64, COLL_SUM, comm, stream));
+  coll_status status =
+      coll_allreduce_on_stream(buf, buf, count, COLL_INT64, COLL_SUM, comm, stream);
   if (rank == 1) {
     while (its.fake->dmabuf_read < LEAST)
       sched_yield();
     raise(SIGKILL);
   }
   device_await(stream);
-  RANK_CHECK(coll_comm_async_error(comm) == COLL_ERR_PEER_LOST);
+  if (status == COLL_OK) /* it may have died while later messages were being put there */
+    status = coll_comm_async_error(comm);
+  RANK_CHECK(status == COLL_ERR_PEER_LOST);
   RANK_OK(coll_last_error(comm, &error));
   RANK_CHECK(error.peer == 1);
   rdma_give(buf);

@@ -1,7 +1,6 @@
 /*
  * test_marks.c: what TCP connections between ranks ask of the network: COLL_TCP_TRAFFIC_CLASS and
- * COLL_TCP_CONGESTION are set on both ends, on the first of a host's addresses that works as on the
- * others, and what cannot be set is refused with its name.
+ * COLL_TCP_CONGESTION are set at both ends, and what cannot be set is refused with its name.
  */
 #include <criterion/criterion.h>
 #include <netinet/in.h>

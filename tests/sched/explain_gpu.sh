@@ -58,6 +58,7 @@ expect 0 "mode: staged" allreduce -n 4 -b 1M --gpu 1 --hosts 4 --rdma # too shor
 expect 0 "mode: staged" reduce -n 8 -b 64M --gpu 1 --hosts 8 --rdma # the room is too short for eight
 expect 0 "mode: staged" allreduce -n 4 -b 64M --gpu 1 --hosts 4 --rdma --captured
 expect 0 "2. across groups: allreduce in streams of 8388608 bytes" allreduce -n 4 -b 16M --gpu 2 --hosts 2 --rdma --captured
+expect 0 "2. across groups: allreduce in streams" allreduce -n 8 -b 64M --gpu 2 --hosts 2 --no-peers --rdma # two on a host
 expect 2 "--rdma, --captured" allreduce -n 4 -b 1M --rdma
 
 # Calls that are divided among the ranks of groups.

@@ -100,7 +100,8 @@ static void print_part(const question *q, const groups *g, const char *where, bo
   memset(&a, 0, sizeof(a));
   explain_set_up(&part, &a);
   printf("\n%s: ", where);
-  if (!within && part.hosts > 1 && explain_are_messages(&part))
+  /* Between groups of one host there is shared memory, which reaches no GPU. */
+  if (!within && g->number == q->hosts && explain_are_messages(&part))
     explain_messages(&part);
   else
     explain_gpu_part(&part, &a);
