@@ -132,17 +132,24 @@ static coll_status make_parts(coll_comm *comm, colli_levels *levels) {
   return COLL_OK;
 }
 
-/* Whether this rank's GPU lends memory for messages to all ranks across groups: some of it, to try
- * that, or as far as is known (NULL). */
+/* Whether all ranks across groups take GPU memory from this one, as far as is known; and, with some
+ * of it that a device has, as it turns out. */
 static coll_status lend_across(coll_comm *comm, const colli_levels *levels, int device,
                                const void *memory, coll_error *error) {
-  const char *why = NULL;
   for (int group = 0; group < levels->ngroups; group++) {
     const int peer = colli_levels_member(levels, group, levels->place);
-    if (group != levels->group && !colli_gpu_lends_for(comm, device, peer, memory, &why))
+    if (group == levels->group)
+      continue;
+    if (!colli_gpu_is_taken(comm, peer))
       return colli_error_set(error, COLL_ERR_UNSUPPORTED, NULL,
-                             "no GPU memory goes to rank %d, whose GPU this one does not reach: %s",
-                             peer, why);
+                             "its GPU does not reach rank %d's, nor does their transport (or "
+                             "COLL_GPU_DIRECT_RDMA is off)",
+                             peer);
+    if (memory && !colli_gpu_try_lending(comm, device, peer, memory))
+      return colli_error_set(error, COLL_ERR_UNSUPPORTED, NULL,
+                             "the network to rank %d refuses its GPU's memory; COLL_LOG=info says "
+                             "why",
+                             peer);
   }
   return COLL_OK;
 }
@@ -150,12 +157,7 @@ static coll_status lend_across(coll_comm *comm, const colli_levels *levels, int 
 /* Finds out whether ranks that are alone in their groups are worth making parts for. */
 static coll_status expect_messages(coll_comm *comm, const colli_levels *levels) {
   coll_error error = COLL_ERROR_INIT;
-  int device;
-  colli_call_pause(comm); /* the driver may wait for kernels that wait for other ranks */
-  coll_status status = colli_direct_check(comm, &device, &error);
-  colli_call_resume(comm);
-  if (status == COLL_OK)
-    status = lend_across(comm, levels, device, NULL, &error);
+  const coll_status status = lend_across(comm, levels, 0, NULL, &error);
   return colli_direct_agree(comm, &colli_direct_joining, status, &error, COLL_ERR_UNSUPPORTED);
 }
 

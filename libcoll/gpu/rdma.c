@@ -52,17 +52,15 @@ static const char *find_reason(const colli_cuda *cuda, int device) {
   return NULL;
 }
 
-bool colli_gpu_can_lend(colli_gpu *gpu, int device, const char **why) {
+bool colli_gpu_can_lend(colli_gpu *gpu, int device, const colli_log *log) {
   colli_gpu_thread before;
-  *why = "a network has refused its memory";
-  if (!colli_gpu_lends(gpu, device))
+  if (!colli_gpu_lends(gpu, device) || colli_gpu_enter(gpu, device, &before, NULL) != COLL_OK)
     return false;
-  *why = "its context cannot be entered";
-  if (colli_gpu_enter(gpu, device, &before, NULL) != COLL_OK)
-    return false;
-  *why = find_reason(&gpu->cuda, device);
+  const char *why = find_reason(&gpu->cuda, device);
   colli_gpu_leave(gpu, &before);
-  return *why == NULL;
+  if (why)
+    colli_gpu_lend_refused(gpu, device, true, log, why);
+  return why == NULL;
 }
 
 bool colli_gpu_lend(colli_gpu *gpu, int device, const void *memory, size_t bytes,

@@ -13,8 +13,9 @@ typedef struct colli_gpu_dmabuf {
 /* Whether memory of a device may be lent to a network, as far as is known. Any thread. */
 bool colli_gpu_lends(colli_gpu *gpu, int device);
 
-/* Whether a device lends memory, which asks its driver; *why: why not. Any thread. */
-bool colli_gpu_can_lend(colli_gpu *gpu, int device, const char **why);
+/* Whether a device lends memory, which asks its driver; the log gets the first reason. Any thread.
+ */
+bool colli_gpu_can_lend(colli_gpu *gpu, int device, const colli_log *log);
 
 /* Some of it cannot be, or none: the log gets the first reason. Any thread. */
 void colli_gpu_lend_refused(colli_gpu *gpu, int device, bool none, const colli_log *log,

@@ -38,26 +38,29 @@ static half half_of(const colli_call *call, const colli_gpu_places *places, int 
       .written = !sent};
 }
 
+bool colli_gpu_is_taken(const coll_comm *comm, int peer) {
+  const coll_transport_ops *ops = comm->exec.links[peer].ops;
+  return comm->params.number[COLLI_PARAM_GPU_DIRECT_RDMA] == COLLI_GPU_RDMA_AUTO && ops &&
+         coll_transport_reaches_devices(ops);
+}
+
 /* Whether a half may be lent. */
 static bool may_lend(const coll_comm *comm, const half *it) {
-  if (it->bytes < colli_gpu_lend_least(comm) || it->bytes > MOST_BYTES || it->device < 0 ||
-      it->peer < 0)
-    return false;
-  const coll_transport_ops *ops = comm->exec.links[it->peer].ops;
-  return ops && coll_transport_reaches_devices(ops) && colli_gpu_lends(comm->gpu, it->device);
+  return it->bytes >= colli_gpu_lend_least(comm) && it->bytes <= MOST_BYTES && it->device >= 0 &&
+         it->peer >= 0 && colli_gpu_is_taken(comm, it->peer) &&
+         colli_gpu_lends(comm->gpu, it->device);
 }
 
 /* Whether a call is one whose halves may be lent: a copy of both in one place has the order that
  * one copy gives it. */
-static bool is_message(const coll_comm *comm, const colli_call *call) {
+static bool is_message(const colli_call *call) {
   return call->coll == COLLI_SENDRECV && call->p2p <= COLLI_P2P_SENDRECV &&
-         !(call->p2p == COLLI_P2P_SENDRECV && call->sendbuf == call->recvbuf) &&
-         comm->params.number[COLLI_PARAM_GPU_DIRECT_RDMA] == COLLI_GPU_RDMA_AUTO;
+         !(call->p2p == COLLI_P2P_SENDRECV && call->sendbuf == call->recvbuf);
 }
 
 bool colli_gpu_may_lend(const coll_comm *comm, const colli_call *call,
                         const colli_gpu_places *places) {
-  if (!is_message(comm, call))
+  if (!is_message(call))
     return false;
   for (int i = 0; i < COLLI_LENT_COUNT; i++) {
     const half it = half_of(call, places, i);
@@ -91,30 +94,18 @@ static void lend(coll_comm *comm, const half *it, colli_lent *lent) {
   lent->address = it->memory;
 }
 
-bool colli_gpu_lends_for(coll_comm *comm, int device, int peer, const void *memory,
-                         const char **why) {
-  const colli_link *link = &comm->exec.links[peer];
-  *why = "COLL_GPU_DIRECT_RDMA is off";
-  if (comm->params.number[COLLI_PARAM_GPU_DIRECT_RDMA] != COLLI_GPU_RDMA_AUTO)
-    return false;
-  *why = "the transport between hosts does not move memory of GPUs";
-  if (!link->ops || !coll_transport_reaches_devices(link->ops))
-    return false;
-  if (!memory)
-    return colli_gpu_can_lend(comm->gpu, device, why);
+bool colli_gpu_try_lending(coll_comm *comm, int device, int peer, const void *memory) {
   const half all = {memory, (size_t)sysconf(_SC_PAGESIZE), device, peer, true};
   colli_lent lent = {.with = NULL};
   lend(comm, &all, &lent);
-  *why = "the network has refused memory of the GPU; COLL_LOG=info says why";
-  if (!lent.with)
-    return false;
-  lent.with->release_device(lent.at, lent.memory);
-  return true;
+  if (lent.with)
+    lent.with->release_device(lent.at, lent.memory);
+  return lent.with != NULL;
 }
 
 void colli_gpu_lend_to(coll_comm *comm, const colli_call *call, const colli_gpu_places *places,
                        colli_lent lent[COLLI_LENT_COUNT]) {
-  for (int i = 0; i < COLLI_LENT_COUNT && is_message(comm, call); i++) {
+  for (int i = 0; i < COLLI_LENT_COUNT && is_message(call); i++) {
     const half it = half_of(call, places, i);
     if (may_lend(comm, &it))
       lend(comm, &it, &lent[i]);

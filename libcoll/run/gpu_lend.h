@@ -10,13 +10,13 @@
 /* The length from which messages of a communicator may be lent memory. All ranks find the same. */
 size_t colli_gpu_lend_least(const coll_comm *comm);
 
-/*
- * Whether messages between this rank, with memory of a device, and a peer may be lent that memory.
- * memory: at least a page of it, to try that; NULL: as far as is known without trying. *why: why
- * not, until the next call. A thread is inside.
- */
-bool colli_gpu_lends_for(coll_comm *comm, int device, int peer, const void *memory,
-                         const char **why);
+/* Whether messages to and from a peer may be lent memory of GPUs: its transport takes it, and
+ * COLL_GPU_DIRECT_RDMA is not off. */
+bool colli_gpu_is_taken(const coll_comm *comm, int peer);
+
+/* Whether that transport takes a page of a device's memory, which gets it back; the log knows why
+ * not. A thread is inside. */
+bool colli_gpu_try_lending(coll_comm *comm, int device, int peer, const void *memory);
 
 /* Whether memory of a call may be lent, as far as is known without trying. */
 bool colli_gpu_may_lend(const coll_comm *comm, const colli_call *call,

@@ -7,6 +7,7 @@
 
 #include "libcoll/base/error.h"
 #include "libcoll/comm/comm.h"
+#include "libcoll/gpu/rdma.h"
 #include "libcoll/progress/enter.h"
 #include "libcoll/run/gpu_lend.h"
 #include "libcoll/stream/direct.h"
@@ -21,12 +22,11 @@ typedef struct own_device {
   char reason[110]; /* why it is not ready */
 } own_device;
 
-/* Whether a device lends memory to the network of some peer, as far as is known. */
-static bool lends_some(coll_comm *comm, int device) {
-  const char *why;
+/* Whether a device lends memory, and some peer is connected by what takes it. */
+static bool lends_some(const coll_comm *comm, int device) {
   for (int rank = 0; rank < comm->nranks; rank++)
-    if (colli_gpu_lends_for(comm, device, rank, NULL, &why))
-      return true;
+    if (colli_gpu_is_taken(comm, rank))
+      return colli_gpu_can_lend(comm->gpu, device, &comm->log);
   return false;
 }
 
@@ -40,8 +40,8 @@ static void look(coll_comm *comm, own_device *mine, int *device) {
     if (result != COLLI_CUDA_SUCCESS)
       status = colli_cuda_fail(&comm->gpu->cuda, &error, "cuDeviceGetUuid", *device, result);
   }
-  colli_call_resume(comm);
   mine->lends = status == COLL_OK && lends_some(comm, *device);
+  colli_call_resume(comm);
   mine->ready = status == COLL_OK;
   if (status != COLL_OK)
     snprintf(mine->reason, sizeof(mine->reason), "%.109s", error.message);

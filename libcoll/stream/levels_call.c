@@ -104,7 +104,8 @@ static coll_status put_part(coll_comm *comm, coll_comm *part, const colli_call *
 }
 
 /* Puts all parts into the stream. *failed: the communicator of the one that could not be. */
-static coll_status put_parts(stream_batch *gate, size_t *tables, void *stream, coll_comm **failed) {
+static coll_status put_parts(const stream_batch *gate, size_t *tables, void *stream,
+                             coll_comm **failed) {
   coll_comm *comm = gate->comm;
   const colli_call *call = gate->calls[0].request->kept;
   const size_t count = colli_levels_count(comm, call);
@@ -123,8 +124,7 @@ static coll_status put_parts(stream_batch *gate, size_t *tables, void *stream, c
     const bool may_send = *failed == comm->levels->across && !gate->passage.captured;
     if (may_send && colli_levels_can_message(comm, &part)) {
       *failed = comm;
-      status = colli_levels_put_messages(comm, &part, &gate->passage, stream,
-                                         (char *)(uintptr_t)own_room);
+      status = colli_levels_put_messages(comm, &part, &gate->passage, (char *)(uintptr_t)own_room);
     } else {
       status = put_part(comm, *failed, &part, stream);
     }

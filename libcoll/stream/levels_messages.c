@@ -18,7 +18,6 @@ typedef struct messages {
   coll_comm *comm;
   const colli_call *call; /* roots and blocks are numbers of groups */
   const colli_gpu_passage *passage;
-  void *stream;
   char *room;
   size_t elem;
   int n, own;              /* groups, and this rank's */
@@ -98,7 +97,8 @@ static coll_status add(messages *it, int group, bool sends, const char *buf, siz
 static coll_status begin(messages *it) {
   const int count = it->count;
   it->count = 0;
-  return count > 0 ? colli_enqueue(it->comm, it->requests, count, NULL, it->stream) : COLL_OK;
+  return count > 0 ? colli_enqueue(it->comm, it->requests, count, NULL, it->passage->stream)
+                   : COLL_OK;
 }
 
 /* ---- kernels --------------------------------------------------------------------------------- */
@@ -293,12 +293,11 @@ static coll_status put_all(messages *it) {
 }
 
 coll_status colli_levels_put_messages(coll_comm *comm, const colli_call *part,
-                                      const colli_gpu_passage *passage, void *stream, char *room) {
+                                      const colli_gpu_passage *passage, char *room) {
   const colli_levels *levels = comm->levels;
   messages it = {.comm = comm,
                  .call = part,
                  .passage = passage,
-                 .stream = stream,
                  .room = room,
                  .elem = colli_type_bytes(part->type),
                  .n = levels->ngroups,

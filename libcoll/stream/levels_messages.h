@@ -33,6 +33,6 @@ bool colli_levels_can_message(const coll_comm *comm, const colli_call *part);
  * levels->room_bytes. Errors, recorded: those of colli_stream_call().
  */
 coll_status colli_levels_put_messages(coll_comm *comm, const colli_call *part,
-                                      const colli_gpu_passage *passage, void *stream, char *room);
+                                      const colli_gpu_passage *passage, char *room);
 
 #endif
