@@ -84,6 +84,14 @@ colli_choice explain_choose(answer *a, const question *q, size_t bytes) {
   return choice;
 }
 
+size_t explain_param(colli_param_id id) {
+  static colli_params params;
+  coll_error error = COLL_ERROR_INIT;
+  if (colli_params_load(&params, &error) != COLL_OK)
+    explain_refuse("%s", error.message);
+  return (size_t)params.number[id];
+}
+
 /* Sets up the inputs of the choice. */
 void explain_set_up(const question *q, answer *a) {
   set_shape(q, a);

@@ -95,7 +95,10 @@ double explain_price(const colli_choice *choice, const question *q, const answer
 /* table.c: prints what each size of a range takes with each candidate. */
 void explain_table(const question *q, answer *a);
 
-/* answer.c: sets the inputs of the choice, as programs with these settings would have them. */
+/* answer.c: a number among the settings. */
+size_t explain_param(colli_param_id id);
+
+/* Sets the inputs of the choice, as programs with these settings would have them. */
 void explain_set_up(const question *q, answer *a);
 void explain_free(answer *a);
 
@@ -138,11 +141,8 @@ typedef struct gpu_call {
 /* Finds out what a call does; the caller frees call->ranks. Ends the program if it cannot. */
 void explain_gpu_count(const question *q, const answer *a, gpu_call *call);
 
-/* messages.c: a number among the settings. */
-size_t explain_param(colli_param_id id);
-
-/* Whether a part across groups, whose ranks are those with one place, is made of messages; and
- * explains it. */
+/* messages.c: whether a part across groups, whose ranks are those with one place, is made of
+ * messages; and explains it. */
 bool explain_are_messages(const question *part);
 void explain_messages(const question *part);
 

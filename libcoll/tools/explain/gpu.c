@@ -72,12 +72,8 @@ static colli_gpu_mode choose_direct(const question *q, colli_gpu_mode asked, con
 
 /* Sets the mode, and what goes with it. */
 static void choose_mode(const question *q, const answer *a, gpu_call *call) {
-  static colli_params params;
-  coll_error error = COLL_ERROR_INIT;
-  if (colli_params_load(&params, &error) != COLL_OK)
-    explain_refuse("%s", error.message);
-  const colli_gpu_mode asked = (colli_gpu_mode)params.number[COLLI_PARAM_GPU_MODE];
-  call->slot_bytes = (size_t)params.number[COLLI_PARAM_GPU_SLOT_BYTES];
+  const colli_gpu_mode asked = (colli_gpu_mode)explain_param(COLLI_PARAM_GPU_MODE);
+  call->slot_bytes = explain_param(COLLI_PARAM_GPU_SLOT_BYTES);
   call->mode = COLLI_GPU_STAGED;
   call->reason = refuse_ranks(q, asked);
   if (!call->reason)

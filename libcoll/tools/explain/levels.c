@@ -64,14 +64,10 @@ static int mode_within(const question *q, const groups *g) {
   return call.mode;
 }
 
-/* How long slots are. */
-static size_t find_slot_bytes(void) {
-  return explain_param(COLLI_PARAM_GPU_SLOT_BYTES);
-}
-
 /* Elements of the vector or of each block that are in a round, of calls that are made in rounds. */
 static size_t round_of(const question *q, const groups *g) {
-  return colli_levels_round(q->coll, find_slot_bytes(), q->type_bytes, g->number, g->size);
+  return colli_levels_round(q->coll, explain_param(COLLI_PARAM_GPU_SLOT_BYTES), q->type_bytes,
+                            g->number, g->size);
 }
 
 /* Whether the call is divided. */
@@ -88,7 +84,7 @@ static bool is_divided(const question *q, const answer *a, const groups *g) {
     return explain_are_messages(&whole);
   }
   return colli_levels_is_long(q->coll, q->bytes, g->size,
-                              colli_staged_part_of(find_slot_bytes())) &&
+                              colli_staged_part_of(explain_param(COLLI_PARAM_GPU_SLOT_BYTES))) &&
          (!rounds || round_of(q, g) > 0) && mode_within(q, g) != COLLI_GPU_STAGED;
 }
 
@@ -128,7 +124,7 @@ static void print_rounds(const question *q, const groups *g) {
   const size_t some = elements < most ? elements : most, piece = piece_of(q, g, some);
   if (elements > most)
     printf("\nIt takes %zu rounds, because there is room for one slot (%zu bytes). In a round:\n",
-           (elements + most - 1) / most, find_slot_bytes());
+           (elements + most - 1) / most, explain_param(COLLI_PARAM_GPU_SLOT_BYTES));
   if (q->coll == COLLI_REDUCE) {
     print_part(q, g, "1. within each group", true, "reduce_scatter", COLLI_REDUCE_SCATTER, piece);
     print_part(q, g, "2. across groups", false, "reduce", COLLI_REDUCE, piece);

@@ -6,13 +6,13 @@
 #include <stdio.h>
 
 #include "explain.h"
-#include "libcoll/base/param.h"
 #include "libcoll/comm/levels.h"
 
 #define BATCH_OPERATIONS 4 /* of a stream for messages: "reached", a wait and its reset; "left" */
 
 /* A part in numbers; elements. */
 typedef struct messages {
+  bool chain, pieces; /* a broadcast; what has a piece for each group at first */
   size_t room, least; /* least: bytes */
   size_t all, block;  /* of the vector; of the longest block, or of a broadcast all */
   size_t each, times; /* of a block in a round, and rounds; or of a piece, and pieces */
@@ -20,23 +20,16 @@ typedef struct messages {
   double bytes;       /* that the busiest rank sends, or receives */
 } messages;
 
-size_t explain_param(colli_param_id id) {
-  static colli_params params;
-  coll_error error = COLL_ERROR_INIT;
-  if (colli_params_load(&params, &error) != COLL_OK)
-    explain_refuse("%s", error.message);
-  return (size_t)params.number[id];
-}
-
 /* Finds what does not depend on whether the part is made of messages. */
 static messages describe(const question *part) {
   const size_t slot = explain_param(COLLI_PARAM_SLOT_BYTES), elem = part->type_bytes;
-  const bool pieces = part->coll == COLLI_ALLREDUCE || part->coll == COLLI_REDUCE;
-  messages m = {.least = slot < COLLI_LEND_LEAST ? COLLI_LEND_LEAST : slot + 1,
+  messages m = {.chain = part->coll == COLLI_BROADCAST,
+                .pieces = part->coll == COLLI_ALLREDUCE || part->coll == COLLI_REDUCE,
+                .least = slot < COLLI_LEND_LEAST ? COLLI_LEND_LEAST : slot + 1,
                 .all = part->bytes / elem};
   m.room = colli_levels_message_room(explain_param(COLLI_PARAM_GPU_SLOT_BYTES), part->nranks, elem);
   m.block = m.all;
-  if (pieces)
+  if (m.pieces)
     m.block -= colli_levels_piece_at(m.all, part->nranks - 1, part->nranks);
   return m;
 }
@@ -50,15 +43,13 @@ bool explain_are_messages(const question *part) {
 /* Counts them. */
 static void count(const question *part, messages *m) {
   const size_t n = (size_t)part->nranks, elem = part->type_bytes;
-  const bool chain = part->coll == COLLI_BROADCAST;
-  const bool pieces = part->coll == COLLI_ALLREDUCE || part->coll == COLLI_REDUCE;
-  m->each = chain ? colli_levels_in_chain(m->all, part->nranks, elem, m->least)
-                  : colli_levels_in_round(part->coll, m->block, m->room, elem, m->least);
+  m->each = m->chain ? colli_levels_in_chain(m->all, part->nranks, elem, m->least)
+                     : colli_levels_in_round(part->coll, m->block, m->room, elem, m->least);
   m->times = (m->block + m->each - 1) / m->each;
-  m->steps = chain ? m->times + n - 2 : pieces ? 2 * m->times : m->times;
-  m->bytes = (double)(chain    ? m->all
-                      : pieces ? m->all - m->block + (n - 1) * m->block
-                               : (n - 1) * m->all) *
+  m->steps = m->chain ? m->times + n - 2 : m->pieces ? 2 * m->times : m->times;
+  m->bytes = (double)(m->chain    ? m->all
+                      : m->pieces ? m->all - m->block + (n - 1) * m->block
+                                  : (n - 1) * m->all) *
              (double)elem;
 }
 
@@ -69,8 +60,7 @@ static void print_time(const question *part, const messages *m) {
   const double folds = colli_reduces(part->coll) ? (double)m->times : 0;
   const double folded = folds > 0 ? (n + 1) * (double)m->block * elem : 0;
   /* The last rank of a chain gets its first piece when the others have passed it on. */
-  const double sent =
-      m->bytes + (part->coll == COLLI_BROADCAST ? (n - 2) * (double)m->each * elem : 0);
+  const double sent = m->bytes + (m->chain ? (n - 2) * (double)m->each * elem : 0);
   const double us = (steps * BATCH_OPERATIONS + folds) * c->launch_us + steps * c->host_us +
                     sent / c->network_gb / 1e3 + folded / c->memory_gb / 1e3;
   char text[32];
@@ -84,7 +74,6 @@ static void print_time(const question *part, const messages *m) {
 }
 
 void explain_messages(const question *part) {
-  const bool chain = part->coll == COLLI_BROADCAST;
   messages m = describe(part);
   count(part, &m);
   printf(
@@ -93,8 +82,9 @@ void explain_messages(const question *part) {
       part->name, part->bytes, colli_exact(part->coll) ? " a block" : "", part->nranks);
   printf(
       "%zu %s%s of up to %zu bytes%s, %zu step%s; the busiest rank sends or receives %.0f bytes\n",
-      m.times, chain ? "piece" : "round", m.times == 1 ? "" : "s", m.each * part->type_bytes,
-      chain ? " along the chain of groups" : " a block", m.steps, m.steps == 1 ? "" : "s", m.bytes);
+      m.times, m.chain ? "piece" : "round", m.times == 1 ? "" : "s", m.each * part->type_bytes,
+      m.chain ? " along the chain of groups" : " a block", m.steps, m.steps == 1 ? "" : "s",
+      m.bytes);
   printf("\nassumed%s: launch %g us, host %g us, network %g GB/s, memory %g GB/s\n",
          part->assumes ? " as asked" : " (--assume changes it)", part->costs.launch_us,
          part->costs.host_us, part->costs.network_gb, part->costs.memory_gb);
