@@ -11,10 +11,7 @@ command -v unshare >/dev/null && command -v sysctl >/dev/null || skip "needs uns
 
 cleanup() {
   remove_hosts
-  for n in 0 1; do
-    for i in $hosts; do ip link del "v$n$tag$i" 2>/dev/null; done
-    ip link del "b$n$tag" 2>/dev/null
-  done
+  remove_networks
   rm -rf "$out"
 }
 trap cleanup EXIT
@@ -26,17 +23,10 @@ on() {
   ip netns exec "$tag-$host" "$@"
 }
 
-# plug HOST N: gives it interface ethN, in the network 10.8(4+N).0.0/24.
-plug() {
-  ip link add "v$2$tag$1" type veth peer name "eth$2" netns "$tag-$1" &&
-    ip link set "v$2$tag$1" master "b$2$tag" up && ip -n "$tag-$1" addr add "10.8$((4 + $2)).0.$1/24" dev "eth$2" &&
-    ip -n "$tag-$1" link set "eth$2" up
-}
-
 set_up() {
-  for n in 0 1; do ip link add "b$n$tag" type bridge && ip link set "b$n$tag" up || return 1; done
+  add_networks || return 1
   for i in $hosts; do
-    ip netns add "$tag-$i" && ip -n "$tag-$i" link set lo up && plug "$i" 0 || return 1
+    ip netns add "$tag-$i" && ip -n "$tag-$i" link set lo up && plug "$i" 0 10.84.0 || return 1
   done
 }
 set_up >"$out/setup" 2>&1 || skip "cannot make network namespaces here: $(tail -n 1 "$out/setup")"
@@ -62,9 +52,9 @@ frames() {
 
 # ---- lengths of frames
 
-for i in $hosts; do frames "$i" 9000; done
+for i in $hosts; do expect "host $i sends long frames" frames "$i" 9000; done
 try "frames of 9000 bytes"
-for i in 1 3 4; do frames "$i" 1500; done
+for i in 1 3 4; do expect "host $i sends short frames" frames "$i" 1500; done
 try "frames of 9000 bytes on one host only"
 frames 2 1500
 
@@ -101,8 +91,10 @@ expect_right "a name that means 127.0.1.1 on the host itself"
 # ---- ways
 
 for i in $hosts; do
-  plug "$i" 1
-  for of in all eth0 eth1; do on "$i" sysctl -qw "net.ipv4.conf.$of.rp_filter=0"; done
+  expect "host $i has a second interface" plug "$i" 1 10.85.0
+  for of in all eth0 eth1; do
+    expect "host $i takes what comes another way ($of)" on "$i" sysctl -qw "net.ipv4.conf.$of.rp_filter=0"
+  done
 done
 for i in 1 3 4; do
   expect "host 2 reaches host $i on another way" ip -n "$tag-2" route add "10.84.0.$i/32" via "10.85.0.$i" dev eth1 \
@@ -134,7 +126,7 @@ before=$(sent)
 has_sent() { [ "$(sent)" -gt $((before + 16000000)) ]; }
 start_ranks 400 "$BUILD/bin/coll_perf" allreduce -b 1M -e 1M -n 300 -w 1
 expect "they are amid their all-reduces" await 60 has_sent
-for i in $hosts; do expect "host $i gets another interface" plug "$i" 1; done
+for i in $hosts; do expect "host $i gets another interface" plug "$i" 1 10.85.0; done
 expect_right "an interface that comes late"
 for i in $hosts; do ip -n "$tag-$i" link del eth1; done
 

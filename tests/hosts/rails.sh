@@ -10,10 +10,7 @@ root=10.80.0.1
 
 cleanup() {
   remove_hosts
-  for n in 0 1; do
-    for i in $hosts; do ip link del "v$n$tag$i" 2>/dev/null; done
-    ip link del "b$n$tag" 2>/dev/null
-  done
+  remove_networks
   rm -rf "$out"
 }
 trap cleanup EXIT
@@ -25,13 +22,11 @@ set_speed() {
 }
 
 set_up() {
-  for n in 0 1; do ip link add "b$n$tag" type bridge && ip link set "b$n$tag" up || return 1; done
+  add_networks || return 1
   for i in $hosts; do
     ip netns add "$tag-$i" && ip -n "$tag-$i" link set lo up || return 1
     for n in 0 1; do
-      ip link add "v$n$tag$i" type veth peer name eth$n netns "$tag-$i" &&
-        ip link set "v$n$tag$i" master "b$n$tag" up &&
-        ip -n "$tag-$i" addr add "10.8$n.0.$i/24" dev eth$n && ip -n "$tag-$i" link set eth$n up &&
+      plug "$i" $n "10.8$n.0" &&
         ip netns exec "$tag-$i" tc qdisc add dev eth$n root handle 1: htb default 10 r2q 100 &&
         set_speed "$i" $n 200 || return 1
     done
