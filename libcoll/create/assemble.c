@@ -288,7 +288,7 @@ static void destroy_parts(coll_comm *comm, bool passed) {
   comm->levels = NULL;
   if (!passed) {
     levels->within->watch.timeout_ns = levels->across->watch.timeout_ns = 0;
-    if (levels->within->streams)
+    if (levels->within->streams) /* its own end stops them, and keeps their memory */
       levels->within->streams->lost = true;
     else
       levels->within->direct = NULL;

@@ -44,11 +44,13 @@ static void load(void) {
   its = rdma_load("2");
 }
 
+static int timeout_ms = 20000;
+
 /* Runs ranks as threads, connected by verbs. */
 static int run(const levels_shape *shape, const char *fault, rank_fn fn, void *arg) {
   coll_config config = COLL_CONFIG_INIT;
   config.transport = "verbs";
-  config.timeout_ms = slow_ms(20000);
+  config.timeout_ms = slow_ms(timeout_ms);
   if (fault)
     setenv("COLL_FAULT", fault, 1);
   device_use(0);
@@ -387,6 +389,42 @@ Test(levels_messages, cut_in_the_middle, .init = load) {
     cr_expect_eq(run(&shape, fault, run_cut, &ended), 0, "%s", fault);
   }
   cr_assert_gt(its.fake->dmabuf_written, 0);
+}
+
+/* What a rank leaves behind when its communicator ends first. */
+typedef struct left {
+  levels_shape shape;
+  device_gate *gates[4];
+  colli_cu_stream streams[4];
+} left;
+
+/* The communicator ends before the streams have come to the call. */
+static int run_held(coll_comm *comm, int rank, int nranks, void *arg) {
+  left *l = arg;
+  const size_t count = (size_t)nranks * LEAST / 8;
+  RANK_CHECK(share(comm, rank, &l->shape) == 0);
+  char *buf = rdma_take(count * 8, 1);
+  device_may_leak();
+  l->streams[rank] = device_stream();
+  l->gates[rank] = device_stop(l->streams[rank]);
+  return coll_allreduce_on_stream(buf, buf, count, COLL_INT64, COLL_SUM, comm, l->streams[rank]) !=
+         COLL_OK;
+}
+
+/* Then nothing is registered any more, but the streams still find the rooms that they use. */
+Test(levels_messages, held_until_the_end, .init = load) {
+  DEVICE_NEEDS_FAKE("dma-bufs that a fake device knows");
+  timeout_ms = 300;
+  for (int size = 1; size <= 2; size++) {
+    left l = {.shape = {2, size, false}};
+    cr_assert_eq(run(&l.shape, NULL, run_held, &l), 0);
+    for (int rank = 0; rank < 2 * size; rank++)
+      device_open(l.gates[rank]);
+    for (int rank = 0; rank < 2 * size; rank++) {
+      device_use(levels_device(&l.shape, rank, MODE_SPIN));
+      device_await(l.streams[rank]);
+    }
+  }
 }
 
 /* A rank is killed while its device still moves messages: the others' streams go on, and all name
