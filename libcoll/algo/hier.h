@@ -17,13 +17,15 @@
  *   reduce:      reduce, reduce between leaders
  *   broadcast:   broadcast between leaders, broadcast
  * The leader of a group is the root, or the lowest rank. Groups that differ in size cannot be
- * split; the algorithm `otherwise` then takes over.
+ * split; the algorithm `otherwise` then takes over. The part between groups gets their shares
+ * (colli_shape.share). With several lanes, each does all of this on its part of the vector.
  */
 typedef struct colli_hier {
   const colli_algo *enter;
   const colli_algo *across;
   const colli_algo *leave;
   const struct colli_hier *otherwise; /* not NULL: split */
+  int lanes;                          /* 0: one */
 } colli_hier;
 
 int colli_hier_nchunks(const colli_hier *hier, const colli_shape *shape);

@@ -24,7 +24,10 @@ typedef struct colli_model {
   bool device;                  /* a device moves messages, not the ranks' cores */
   bool paired;                  /* all ranks 2i and 2i + 1 share a core and memory */
   const colli_correction
-      *corrections;             /* indexed by algorithm id; NULL: none. Not owned by the model */
+      *corrections; /* indexed by algorithm id; NULL: none. Not owned by the model */
+  const double *group_beta_ns_per_byte; /* beta of each group's link to the others, where they
+                                         * differ; beta_ns_per_byte is then the largest. NULL: all
+                                         * alike. Not owned */
   const colli_network *network; /* whose levels the predictor takes instead of near and far; NULL:
                                  * none. Formulas know near and far only: algo/distance.h. Not
                                  * owned either */

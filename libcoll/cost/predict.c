@@ -4,8 +4,9 @@
  * A rank does one thing at a time: a slice of a step takes step_ns and, if it is reduced or copied
  * locally, gamma per byte. A rank has one outgoing port: a message occupies it for beta per byte
  * and arrives alpha later. Near alpha and beta hold inside a group of ranks, the far ones between
- * groups or without groups. A sender continues at once as long as the connection has free slots; a
- * slot is free again when its slice has been handled.
+ * groups or without groups. Where the groups' links differ, a message also occupies the receiver's
+ * incoming port, for as long as its own link takes. A sender continues at once as long as the
+ * connection has free slots; a slot is free again when its slice has been handled.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -32,6 +33,7 @@ typedef struct lane {
 typedef struct rank {
   double busy;       /* until when it works */
   double out;        /* until when its way out is taken */
+  double in;         /* until when its way in is; only where links differ */
   double *step_ends; /* [step]: when it last ended */
   lane lane[COLLI_MAX_LANES];
 } rank;
@@ -145,7 +147,8 @@ static void wires_of(const replay *r, int who, const colli_step *step, wire **in
 /* A link's alpha and beta. */
 typedef struct link_cost {
   double alpha;
-  double beta;
+  double beta;    /* on the way out */
+  double beta_in; /* on the way in, where links differ; else 0 */
 } link_cost;
 
 /* The link between two ranks. */
@@ -153,11 +156,14 @@ static link_cost link_of(const replay *r, int a, int b) {
   const colli_shape *shape = &r->scheds[0]->shape;
   if (r->model->network) {
     const colli_level *level = colli_network_link(r->model->network, a, b);
-    return (link_cost){level->alpha_ns, level->beta_ns_per_byte};
+    return (link_cost){level->alpha_ns, level->beta_ns_per_byte, 0};
   }
   if (shape->ngroups > 1 && shape->group[a] == shape->group[b])
-    return (link_cost){r->model->near_alpha_ns, r->model->near_beta_ns_per_byte};
-  return (link_cost){r->model->alpha_ns, r->model->beta_ns_per_byte};
+    return (link_cost){r->model->near_alpha_ns, r->model->near_beta_ns_per_byte, 0};
+  const double *beta = r->model->group_beta_ns_per_byte;
+  if (beta && shape->ngroups > 1)
+    return (link_cost){r->model->alpha_ns, beta[shape->group[a]], beta[shape->group[b]]};
+  return (link_cost){r->model->alpha_ns, r->model->beta_ns_per_byte, 0};
 }
 
 /* Sends a slice that its sender has finished at `at`. */
@@ -165,8 +171,12 @@ static void transmit_message(replay *r, int who, const colli_step *step, wire *o
                              double at) {
   rank *me = &r->ranks[who];
   link_cost link = link_of(r, who, step->peer_send);
-  me->out = fmax(at, me->out) + bytes * link.beta;
-  double arrives = me->out + link.alpha;
+  double begins = fmax(at, me->out), ends = me->out = begins + bytes * link.beta;
+  if (link.beta_in > 0) {
+    rank *peer = &r->ranks[step->peer_send];
+    ends = peer->in = fmax(ends, fmax(begins, peer->in) + bytes * link.beta_in);
+  }
+  double arrives = ends + link.alpha;
   out->arrives[out->sent++ % r->slots] = arrives;
   wake_lane(r, arrives, step->peer_send, step->lane);
 }

@@ -100,6 +100,8 @@ typedef struct colli_shape {
   bool varying;         /* block collectives: blocks differ in length, and may be empty */
   int ngroups;          /* 0 or 1: all ranks are equally near; else the number of groups (hosts) */
   const int32_t *group; /* nranks numbers below nranks, the group of each rank; NULL without */
+  const uint8_t *share; /* of each group, how many chunks it combines in a weighted algorithm; not
+                         * all 0. NULL: all the same */
 } colli_shape;
 
 /* Steps are sorted by lane; lane l's are steps[lane_first[l]] .. steps[lane_first[l + 1] - 1]. */

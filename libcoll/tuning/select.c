@@ -95,10 +95,10 @@ static int insert_by_cost(colli_choice *list, int length, int capacity,
 }
 
 /* Whether an algorithm suits this number and kind of ranks. */
-static bool is_for(const colli_algo *algo, int nranks, const colli_model *model) {
+static bool is_for(const colli_algo *algo, const colli_shape *shape, const colli_model *model) {
   int least = model->device && algo->ranks_device ? algo->ranks_device : algo->ranks_min;
-  return nranks >= least && (!algo->ranks_max || nranks <= algo->ranks_max) &&
-         (model->paired || !algo->turns);
+  return shape->nranks >= least && (!algo->ranks_max || shape->nranks <= algo->ranks_max) &&
+         (model->paired || !algo->turns) && (shape->share || !algo->weighted);
 }
 
 /* Lists all algorithms that suit a shape, with the times of their formulas; returns their
@@ -110,7 +110,7 @@ static int list_all(const colli_shape *shape, size_t count, size_t elem_bytes,
   for (const colli_algo *const *algo = colli_algos; *algo; algo++) {
     if (!colli_algo_can(*algo, shape) || (force[0] && strcmp(force, (*algo)->name) != 0))
       continue;
-    if ((force[0] || is_for(*algo, shape->nranks, model)) && listed < COLLI_MAX_CANDIDATES)
+    if ((force[0] || is_for(*algo, shape, model)) && listed < COLLI_MAX_CANDIDATES)
       best_chunk(*algo, shape, count, elem_bytes, limits, model, &list[listed++]);
   }
   return listed;

@@ -24,7 +24,12 @@ static bool same_shape(const colli_shape *a, const colli_shape *b) {
   if (a->order != b->order || a->in_place != b->in_place || a->varying != b->varying ||
       a->ngroups != b->ngroups)
     return false;
-  return a->ngroups < 2 || memcmp(a->group, b->group, (size_t)a->nranks * sizeof(*a->group)) == 0;
+  if (a->ngroups < 2)
+    return true;
+  if (memcmp(a->group, b->group, (size_t)a->nranks * sizeof(*a->group)) != 0)
+    return false;
+  return a->share && b->share ? memcmp(a->share, b->share, (size_t)a->ngroups) == 0
+                              : a->share == b->share;
 }
 
 /* Checks one rank's schedule by itself. */

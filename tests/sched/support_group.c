@@ -71,6 +71,18 @@ void group_free(group *all) {
   free(all->near);
 }
 
+/* Shares of groups, some of them 0. */
+#define MANY 1024
+static uint8_t some_shares[MANY];
+
+/* The same for any number of groups up to MANY. */
+static const uint8_t *make_shares(void) {
+  static const uint8_t few[] = {1, 0, 3, 1, 2, 0, 1};
+  for (int i = 0; i < MANY; i++)
+    some_shares[i] = few[i % (int)sizeof(few)];
+  return some_shares;
+}
+
 /* All shapes of one root. */
 static void shapes_of_root(const colli_algo *algo, colli_shape shape, int32_t *near,
                            void (*visit)(const colli_algo *, const colli_shape *, near_kind,
@@ -86,7 +98,12 @@ static void shapes_of_root(const colli_algo *algo, colli_shape shape, int32_t *n
           shape.order = (colli_order)order;
           shape.in_place = in_place;
           shape.varying = varying;
-          if (colli_algo_can(algo, &shape))
+          shape.share = NULL;
+          if (!colli_algo_can(algo, &shape))
+            continue;
+          visit(algo, &shape, (near_kind)kind, ctx);
+          shape.share = shape.ngroups <= MANY ? make_shares() : NULL;
+          if (algo->weighted && shape.share)
             visit(algo, &shape, (near_kind)kind, ctx);
         }
   }
@@ -114,9 +131,10 @@ const char *shape_tell(const colli_algo *algo, const colli_shape *shape, near_ki
   static const char *const orders[] = {"any", "ranks", "tree", "left"};
   static const char *const nears[] = {"",         ", in halves", ", in sqrt(n) groups",
                                       ", uneven", ", dealt",     ", mixed"};
-  snprintf(text, 160, "%s %s, %d ranks, root %d, order %s%s%s%s", colli_coll_name(algo->coll),
+  snprintf(text, 160, "%s %s, %d ranks, root %d, order %s%s%s%s%s", colli_coll_name(algo->coll),
            algo->name, shape->nranks, shape->root, orders[shape->order],
-           shape->in_place ? ", in place" : "", shape->varying ? ", varying" : "", nears[near]);
+           shape->in_place ? ", in place" : "", shape->varying ? ", varying" : "",
+           shape->share ? ", shares" : "", nears[near]);
   return text;
 }
 

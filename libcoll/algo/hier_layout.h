@@ -1,0 +1,41 @@
+/* hier_layout.h: which ranks are in which group, for the two halves of hier.h: hier.c makes
+ * schedules, hier_cost.c prices them. */
+#ifndef COLLI_ALGO_HIER_LAYOUT_H
+#define COLLI_ALGO_HIER_LAYOUT_H
+
+#include "libcoll/algo/hier.h"
+
+/* Who is where. */
+typedef struct colli_layout {
+  int ngroups;
+  int group;      /* the rank's own one */
+  int position;   /* of the rank in it */
+  bool equal;     /* all groups are of one size */
+  int *of;        /* [rank] its group */
+  int *size;      /* [group] */
+  int *leader;    /* [group] rank */
+  int *inside;    /* [position] ranks of the own group */
+  int *peers;     /* [group] rank of the same position, once colli_layout_find_peers() was called */
+  uint8_t *share; /* [group], in this order of groups; NULL: none */
+} colli_layout;
+
+/* Fills in the layout of groups; false if out of memory. Without groups, each rank is a group. */
+bool colli_layout_make(colli_layout *l, const colli_shape *shape);
+void colli_layout_free(colli_layout *l);
+
+/* Finds the ranks of this rank's position, group by group. Leaders are forgotten. */
+void colli_layout_find_peers(colli_layout *l, const colli_shape *shape);
+
+/* The algorithm that these groups get. */
+static inline const colli_hier *colli_hier_fitting(const colli_hier *hier, const colli_layout *l) {
+  return hier->otherwise && !l->equal ? hier->otherwise : hier;
+}
+
+/* The shape of a part that runs on some of the ranks. */
+static inline colli_shape colli_hier_part(const colli_algo *algo, int count, int self, int root,
+                                          const uint8_t *share) {
+  return (colli_shape){
+      .coll = algo->coll, .nranks = count, .rank = self, .root = root, .share = share};
+}
+
+#endif
