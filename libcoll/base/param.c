@@ -82,6 +82,13 @@ const colli_param_info colli_param_table[COLLI_PARAM_COUNT] = {
     [COLLI_PARAM_HOST_ID] = {"COLL_HOST_ID", COLLI_PARAM_STRING, "", 0, 0,
                              "Any text; ranks with the same text count as one host. Empty: boot id "
                              "and network namespace. For tests."},
+    [COLLI_PARAM_LINK_SPEED] =
+        {"COLL_LINK_SPEED", COLLI_PARAM_STRING, "", 0, 0,
+         "Speed of this host's link to the other hosts, as 100mbit or 2.5gbit: a host that is "
+         "slower "
+         "than others gets less to do. measure: all hosts measure at creation, in a second at "
+         "most, "
+         "unless they have a number here. Empty: what the kernel says. See docs/topology.md."},
     [COLLI_PARAM_PORT_RANGE] = {"COLL_PORT_RANGE", COLLI_PARAM_STRING, "", 0, 0,
                                 "TCP ports to listen on: 6000-6099, or a single number. Empty: any "
                                 "free port."},

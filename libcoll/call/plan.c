@@ -7,6 +7,7 @@
 #include "libcoll/base/assert.h"
 #include "libcoll/base/error.h"
 #include "libcoll/tuning/cache.h"
+#include "libcoll/tuning/locality.h"
 
 #define STREAM_LEAST (512 << 10) /* no rank has less of a last-level cache */
 
@@ -55,7 +56,8 @@ colli_shape colli_plans_shape(const colli_plans *plans, const colli_plan *plan) 
                        .in_place = key->in_place,
                        .varying = key->varying,
                        .ngroups = plans->ngroups,
-                       .group = plans->group};
+                       .group = plans->group,
+                       .share = plans->weights ? plans->weights->share : NULL};
 }
 
 /* Bytes of input and output that an operation has for each rank, on average. */
@@ -188,5 +190,6 @@ void colli_plans_free(colli_plans *plans) {
   free(plans->plan);
   free(plans->scheds);
   free(plans->group);
+  free(plans->weights);
   colli_chooser_free(&plans->chooser);
 }

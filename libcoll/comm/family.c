@@ -20,6 +20,7 @@
 #include "libcoll/cost/links.h"
 #include "libcoll/tuning/calibration.h"
 #include "libcoll/tuning/cpu_list.h"
+#include "libcoll/tuning/link_speed.h"
 #include "libcoll/tuning/locality.h"
 #include "topology/topology.h"
 
@@ -177,6 +178,10 @@ static coll_status describe_self(colli_family *family, const colli_assembly *ass
     info->clock_id = find_clock(family);
   if (params->from_env[COLLI_PARAM_SLOT_BYTES])
     info->slot_bytes = (uint32_t)params->number[COLLI_PARAM_SLOT_BYTES];
+  coll_status status = colli_link_speed_parse(params->text[COLLI_PARAM_LINK_SPEED],
+                                              &info->link_mbit, &info->link_source, error);
+  if (status != COLL_OK)
+    return status;
   info->slot_count = (uint32_t)params->number[COLLI_PARAM_SLOT_COUNT];
   info->gpu_slot_bytes = (uint32_t)params->number[COLLI_PARAM_GPU_SLOT_BYTES];
   info->timeout_ms = (uint32_t)params->number[COLLI_PARAM_TIMEOUT_MS];

@@ -93,12 +93,31 @@ static coll_status copy_locality(coll_comm *comm, const coll_comm *twin, coll_er
                              comm->nranks);
     memcpy(plans->group, known->group, bytes);
   }
+  if (known->weights && !(plans->weights = colli_weights_copy(known->weights)))
+    return colli_error_set(error, COLL_ERR_NO_MEMORY, "create", "out of memory for %d ranks",
+                           comm->nranks);
   comm->watch.crowded = twin->watch.crowded;
   comm->watch.mate = twin->watch.mate;
   plans->model = known->model;
+  if (plans->weights)
+    plans->model.group_beta_ns_per_byte = plans->weights->beta_ns_per_byte;
   plans->neighbours = known->neighbours;
   plans->ngroups = known->ngroups;
   plans->limits = known->limits;
+  return COLL_OK;
+}
+
+/* Asks the table of ranks. */
+static coll_status ask_table(coll_comm *comm, colli_locality *locality, coll_error *error) {
+  colli_transport_list transports = {.count = comm->family->nports};
+  for (int i = 0; i < transports.count; i++)
+    transports.ops[i] = comm->family->ports[i].ops;
+  coll_status status = colli_locality_find(comm->table, comm->nranks, comm->rank, &transports,
+                                           comm->family->corrections, locality, error);
+  if (status != COLL_OK)
+    return status;
+  COLLI_ASSERT_RANK(locality->neighbours >= 1 && locality->neighbours <= comm->nranks, comm->rank);
+  COLLI_ASSERT_RANK(locality->ngroups <= 1 || locality->group, comm->rank);
   return COLL_OK;
 }
 
@@ -106,22 +125,32 @@ static coll_status copy_locality(coll_comm *comm, const coll_comm *twin, coll_er
 static coll_status find_locality(coll_comm *comm, coll_error *error) {
   colli_plans *plans = &comm->calls.plans;
   colli_locality locality;
-  colli_transport_list transports = {.count = comm->family->nports};
-  for (int i = 0; i < transports.count; i++)
-    transports.ops[i] = comm->family->ports[i].ops;
-  coll_status status = colli_locality_find(comm->table, comm->nranks, comm->rank, &transports,
-                                           comm->family->corrections, &locality, error);
+  coll_status status = ask_table(comm, &locality, error);
   if (status != COLL_OK)
     return status;
-  COLLI_ASSERT_RANK(locality.neighbours >= 1 && locality.neighbours <= comm->nranks, comm->rank);
-  COLLI_ASSERT_RANK(locality.ngroups <= 1 || locality.group, comm->rank);
   comm->watch.crowded = locality.crowded;
   comm->watch.mate = locality.crowded ? locality.mate : -1;
   plans->model = locality.model;
   plans->neighbours = locality.neighbours;
   plans->ngroups = locality.ngroups;
   plans->group = locality.group;
+  plans->weights = locality.weights;
   plans->limits = locality.limits;
+  return COLL_OK;
+}
+
+coll_status colli_comm_refresh_model(coll_comm *comm, coll_error *error) {
+  colli_plans *plans = &comm->calls.plans;
+  colli_locality locality;
+  coll_status status = ask_table(comm, &locality, error);
+  if (status != COLL_OK)
+    return status;
+  COLLI_ASSERT_RANK(locality.ngroups == plans->ngroups, comm->rank);
+  free(locality.group);
+  free(plans->weights);
+  plans->weights = locality.weights;
+  plans->model = locality.model;
+  colli_chooser_forget(&plans->chooser);
   return COLL_OK;
 }
 

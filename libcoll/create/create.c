@@ -12,6 +12,7 @@
 #include "libcoll/comm/comm.h"
 #include "libcoll/create/assemble.h"
 #include "libcoll/create/levels.h"
+#include "libcoll/create/measure_links.h"
 #include "libcoll/net/auth.h"
 #include "libcoll/net/door.h"
 #include "libcoll/progress/enter.h"
@@ -79,6 +80,19 @@ static void use_gpus(coll_comm *comm, uint64_t timeout_ns) {
   colli_call_leave(comm);
 }
 
+/* Measures links if a rank wants that; otherwise destroys the communicator. */
+static coll_status measure_links(coll_comm **comm, coll_error *error) {
+  coll_status status = colli_measure_links(*comm);
+  if (status == COLL_OK)
+    return COLL_OK;
+  if ((*comm)->failure.status != COLL_OK)
+    colli_error_copy(error, &(*comm)->failure.error);
+  else
+    colli_error_set(error, status, "create", "out of memory to measure the speeds of links");
+  coll_comm_destroy(comm);
+  return status;
+}
+
 /* Creates a communicator by meeting the other ranks at the id's listener. */
 coll_status colli_create(coll_comm **comm, const colli_id *id, int nranks, int rank,
                          colli_settings *settings, colli_lifelines *lifelines) {
@@ -118,6 +132,8 @@ coll_status colli_create(coll_comm **comm, const colli_id *id, int nranks, int r
   colli_trace_set_time((*comm)->family->trace, &used->time);
   status = colli_comm_join(comm, table, ctrl, error);
   free(table);
+  if (status == COLL_OK && !lifelines)
+    status = measure_links(comm, error);
   if (status == COLL_OK && !lifelines)
     use_gpus(*comm, (uint64_t)timeout_ms * COLLI_NS_PER_MS);
   return status;

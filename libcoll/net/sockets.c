@@ -3,7 +3,6 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -16,210 +15,8 @@
 #include "libcoll/base/error.h"
 #include "libcoll/base/fork.h"
 
-#define MAX_FOUND        64 /* addresses of one host that are looked at */
 #define BACKLOG          4096
 #define SHORTAGE_MOST_NS (5 * COLLI_NS_PER_S)
-
-/* ---- interfaces ------------------------------------------------------------------------------ */
-
-typedef struct interface {
-  colli_addr addr;
-  bool loopback;
-  bool link_local;
-  long mbit; /* 0: unknown */
-} interface;
-
-/* Whether one filter item, such as "eth" or "=eth0", matches a name. */
-static bool item_matches(const char *item, size_t length, const char *name) {
-  if (length > 0 && *item == '=')
-    return strlen(name) == length - 1 && strncmp(name, item + 1, length - 1) == 0;
-  return length > 0 && strncmp(name, item, length) == 0;
-}
-
-/* Whether the filter allows an interface: no exclusion matches it and, if there are inclusions, one
- * does. */
-static bool filter_allows(const char *filter, const char *name) {
-  bool wanted = false, any_wanted = false;
-  while (*filter) {
-    size_t length = strcspn(filter, ",");
-    if (*filter == '^') {
-      if (item_matches(filter + 1, length - 1, name))
-        return false;
-    } else if (length > 0) {
-      any_wanted = true;
-      wanted = wanted || item_matches(filter, length, name);
-    }
-    filter += length + (filter[length] == ',');
-  }
-  return wanted || !any_wanted;
-}
-
-/* The speed of an interface in Mbit/s; 0 if the kernel does not know. */
-static long interface_mbit(const char *name) {
-  char path[64 + IF_NAMESIZE];
-  long mbit = 0;
-  snprintf(path, sizeof(path), "/sys/class/net/%s/speed", name);
-  FILE *file = fopen(path, "re");
-  if (!file)
-    return 0;
-  if (fscanf(file, "%ld", &mbit) != 1 || mbit < 0)
-    mbit = 0;
-  fclose(file);
-  return mbit;
-}
-
-/* The number of leading one bits of a network mask. */
-static uint8_t mask_bits(const uint8_t *mask, int bytes) {
-  uint8_t bits = 0;
-  for (int i = 0; i < bytes * 8 && (mask[i / 8] & (0x80 >> (i % 8))); i++)
-    bits++;
-  return bits;
-}
-
-/* Converts the kernel's form of an address to ours; false for other families. */
-bool colli_net_from_sockaddr(const struct sockaddr *sa, colli_addr *addr) {
-  memset(addr, 0, sizeof(*addr));
-  if (sa->sa_family == AF_INET) {
-    const struct sockaddr_in *in = (const struct sockaddr_in *)sa;
-    addr->family = 4;
-    addr->port = ntohs(in->sin_port);
-    memcpy(addr->ip, &in->sin_addr, 4);
-    return true;
-  }
-  if (sa->sa_family == AF_INET6) {
-    const struct sockaddr_in6 *in = (const struct sockaddr_in6 *)sa;
-    addr->family = 6;
-    addr->port = ntohs(in->sin6_port);
-    addr->scope = in->sin6_scope_id;
-    memcpy(addr->ip, &in->sin6_addr, 16);
-    return true;
-  }
-  return false;
-}
-
-const colli_addr *colli_net_find_end(int fd, bool there, const colli_addr *addrs, int count) {
-  static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
-  struct sockaddr_storage name;
-  socklen_t length = sizeof(name);
-  struct sockaddr *sa = (struct sockaddr *)&name;
-  colli_addr addr;
-  if ((there ? getpeername(fd, sa, &length) : getsockname(fd, sa, &length)) != 0 ||
-      !colli_net_from_sockaddr(sa, &addr))
-    return NULL;
-  if (addr.family == 6 && memcmp(addr.ip, mapped, sizeof(mapped)) == 0) {
-    addr.family = 4; /* accepted by a socket for both families */
-    memmove(addr.ip, addr.ip + sizeof(mapped), 4);
-  }
-  for (int i = 0; i < count && addrs[i].family; i++)
-    if (colli_addr_same_ip(&addrs[i], &addr))
-      return &addrs[i];
-  return NULL;
-}
-
-/* Whether the fields of an address from outside are possible. */
-bool colli_addr_sound(const colli_addr *addr) {
-  return addr->family == 0 || (addr->family == 4 && addr->prefix <= 32) ||
-         (addr->family == 6 && addr->prefix <= 128);
-}
-
-/* Whether an address is link-local: 169.254/16, fe80::/10. */
-bool colli_addr_link_local(const colli_addr *addr) {
-  return addr->family == 4 ? addr->ip[0] == 169 && addr->ip[1] == 254
-                           : addr->ip[0] == 0xfe && (addr->ip[1] & 0xc0) == 0x80;
-}
-
-/* Whether an address is a loopback address: 127/8, ::1. */
-bool colli_addr_loopback(const colli_addr *addr) {
-  static const uint8_t one[16] = {[15] = 1};
-  return addr->family == 4 ? addr->ip[0] == 127 : memcmp(addr->ip, one, 16) == 0;
-}
-
-/* Order of preference for qsort. */
-static int by_preference(const void *left, const void *right) {
-  const interface *a = left, *b = right;
-  if (a->loopback != b->loopback)
-    return a->loopback ? 1 : -1;
-  if (a->link_local != b->link_local)
-    return a->link_local ? 1 : -1;
-  if (a->mbit != b->mbit)
-    return a->mbit > b->mbit ? -1 : 1;
-  if (a->addr.family != b->addr.family)
-    return a->addr.family < b->addr.family ? -1 : 1;
-  return memcmp(a->addr.ip, b->addr.ip, sizeof(a->addr.ip));
-}
-
-/* Reads one entry of getifaddrs(); true if its address may be offered to peers: it has all
- * `flags`. */
-static bool read_interface(const struct ifaddrs *ifa, const char *filter, unsigned flags,
-                           interface *out) {
-  if (!ifa->ifa_addr || (ifa->ifa_flags & flags) != flags ||
-      !filter_allows(filter, ifa->ifa_name) || !colli_net_from_sockaddr(ifa->ifa_addr, &out->addr))
-    return false;
-  if (ifa->ifa_netmask && out->addr.family == 4)
-    out->addr.prefix =
-        mask_bits((const uint8_t *)&((const struct sockaddr_in *)ifa->ifa_netmask)->sin_addr, 4);
-  else if (ifa->ifa_netmask)
-    out->addr.prefix =
-        mask_bits((const uint8_t *)&((const struct sockaddr_in6 *)ifa->ifa_netmask)->sin6_addr, 16);
-  if (out->addr.scope == 0) /* else it is link-local, and the kernel has said so */
-    out->addr.scope = if_nametoindex(ifa->ifa_name);
-  out->loopback = (ifa->ifa_flags & IFF_LOOPBACK) != 0;
-  out->link_local = colli_addr_link_local(&out->addr);
-  out->mbit = out->loopback ? 0 : interface_mbit(ifa->ifa_name);
-  return true;
-}
-
-/* Interfaces that lead to containers and virtual machines of this host, never to another host. */
-static const char inner[] = "^docker,^veth,^virbr";
-
-/* Reads the interfaces that have all `flags`; *count of them. Whether one is not loopback. */
-static bool read_interfaces(const struct ifaddrs *list, const char *filter, unsigned flags,
-                            interface all[MAX_FOUND], int *count) {
-  bool any = false;
-  *count = 0;
-  for (const struct ifaddrs *ifa = list; ifa && *count < MAX_FOUND; ifa = ifa->ifa_next)
-    if (read_interface(ifa, filter, flags, &all[*count])) {
-      any |= !all[*count].loopback;
-      ++*count;
-    }
-  return any;
-}
-
-int colli_net_interfaces(const char *ifname, colli_addr *addrs, int max, coll_error *error) {
-  struct ifaddrs *list;
-  interface all[MAX_FOUND];
-  int count = 0;
-  if (getifaddrs(&list) != 0) {
-    colli_error_sys(error, COLL_ERR_SYSTEM, "create", "getifaddrs", errno,
-                    "the network interfaces of this host cannot be listed");
-    return 0;
-  }
-  /* When a container has just been started, its link may take a moment to run. */
-  const char *first = *ifname ? ifname : inner;
-  if (!read_interfaces(list, first, IFF_UP | IFF_RUNNING, all, &count) &&
-      !read_interfaces(list, ifname, IFF_UP | IFF_RUNNING, all, &count))
-    (void)read_interfaces(list, ifname, IFF_UP, all, &count);
-  freeifaddrs(list);
-  if (count == 0) {
-    colli_error_set(
-        error, COLL_ERR_INVALID_USAGE, "create",
-        "no network interface that is up and has an address matches COLL_TCP_IFNAME=%s; "
-        "`ip addr` lists those that there are",
-        *ifname ? ifname : "(all)");
-    return 0;
-  }
-  qsort(all, (size_t)count, sizeof(*all), by_preference);
-  /* Even a host with too many addresses offers loopback, because ranks of the same host use it. */
-  int first_loopback = 0;
-  while (first_loopback < count && !all[first_loopback].loopback)
-    first_loopback++;
-  if (count > max && max > 1 && first_loopback < count && first_loopback >= max)
-    all[max - 1] = all[first_loopback];
-  int used = count < max ? count : max;
-  for (int i = 0; i < used; i++)
-    addrs[i] = all[i].addr;
-  return used;
-}
 
 /* ---- listening ------------------------------------------------------------------------------- */
 
@@ -438,6 +235,64 @@ uint64_t colli_shortage_patience_ns(const char *timeout_ms) {
 }
 
 /* ---- addresses ------------------------------------------------------------------------------- */
+
+/* Converts the kernel's form of an address to ours; false for other families. */
+bool colli_net_from_sockaddr(const struct sockaddr *sa, colli_addr *addr) {
+  memset(addr, 0, sizeof(*addr));
+  if (sa->sa_family == AF_INET) {
+    const struct sockaddr_in *in = (const struct sockaddr_in *)sa;
+    addr->family = 4;
+    addr->port = ntohs(in->sin_port);
+    memcpy(addr->ip, &in->sin_addr, 4);
+    return true;
+  }
+  if (sa->sa_family == AF_INET6) {
+    const struct sockaddr_in6 *in = (const struct sockaddr_in6 *)sa;
+    addr->family = 6;
+    addr->port = ntohs(in->sin6_port);
+    addr->scope = in->sin6_scope_id;
+    memcpy(addr->ip, &in->sin6_addr, 16);
+    return true;
+  }
+  return false;
+}
+
+const colli_addr *colli_net_find_end(int fd, bool there, const colli_addr *addrs, int count) {
+  static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
+  struct sockaddr_storage name;
+  socklen_t length = sizeof(name);
+  struct sockaddr *sa = (struct sockaddr *)&name;
+  colli_addr addr;
+  if ((there ? getpeername(fd, sa, &length) : getsockname(fd, sa, &length)) != 0 ||
+      !colli_net_from_sockaddr(sa, &addr))
+    return NULL;
+  if (addr.family == 6 && memcmp(addr.ip, mapped, sizeof(mapped)) == 0) {
+    addr.family = 4; /* accepted by a socket for both families */
+    memmove(addr.ip, addr.ip + sizeof(mapped), 4);
+  }
+  for (int i = 0; i < count && addrs[i].family; i++)
+    if (colli_addr_same_ip(&addrs[i], &addr))
+      return &addrs[i];
+  return NULL;
+}
+
+/* Whether the fields of an address from outside are possible. */
+bool colli_addr_sound(const colli_addr *addr) {
+  return addr->family == 0 || (addr->family == 4 && addr->prefix <= 32) ||
+         (addr->family == 6 && addr->prefix <= 128);
+}
+
+/* Whether an address is link-local: 169.254/16, fe80::/10. */
+bool colli_addr_link_local(const colli_addr *addr) {
+  return addr->family == 4 ? addr->ip[0] == 169 && addr->ip[1] == 254
+                           : addr->ip[0] == 0xfe && (addr->ip[1] & 0xc0) == 0x80;
+}
+
+/* Whether an address is a loopback address: 127/8, ::1. */
+bool colli_addr_loopback(const colli_addr *addr) {
+  static const uint8_t one[16] = {[15] = 1};
+  return addr->family == 4 ? addr->ip[0] == 127 : memcmp(addr->ip, one, 16) == 0;
+}
 
 const char *colli_addr_text(const colli_addr *addr, char text[COLLI_ADDR_TEXT]) {
   char ip[INET6_ADDRSTRLEN], scope[16] = "";

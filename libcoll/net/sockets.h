@@ -23,16 +23,6 @@ _Static_assert(sizeof(colli_addr) == 24, "travels in blobs");
 #define COLLI_MAX_ADDRS 6
 
 /*
- * Lists the addresses of this host's running interfaces, best first: global before link-local, real
- * interfaces before loopback, fastest first; loopback is always last. `ifname`: a comma-separated
- * list of name prefixes, "^name" to exclude and "=name" for the exact name, as NCCL's users know.
- * "": all but those that lead to containers and virtual machines of this host only (docker, veth,
- * virbr), if there are others. Returns their number (at most max); 0, with the error filled in, if
- * none match.
- */
-int colli_net_interfaces(const char *ifname, colli_addr *addrs, int max, coll_error *error);
-
-/*
  * Listens on all interfaces (one dual-stack socket, or IPv4 where IPv6 is absent) on a port of
  * `port_range` ("" or "0": any; "6000" or "6000-6099"). *port receives the port.
  */

@@ -123,8 +123,12 @@ coll_status colli_choose(colli_chooser *chooser, const colli_shape *shape, size_
   return COLL_OK;
 }
 
-void colli_chooser_free(colli_chooser *chooser) {
-  colli_force_free(&chooser->force);
+void colli_chooser_forget(colli_chooser *chooser) {
   free(chooser->memo);
   chooser->memo = NULL;
+}
+
+void colli_chooser_free(colli_chooser *chooser) {
+  colli_force_free(&chooser->force);
+  colli_chooser_forget(chooser);
 }

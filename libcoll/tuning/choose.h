@@ -46,6 +46,9 @@ coll_status colli_choose(colli_chooser *chooser, const colli_shape *shape, size_
                          size_t elem_bytes, size_t call_bytes, colli_choice *choice,
                          coll_error *error);
 
+/* Forgets what the model has chosen, because that has changed. */
+void colli_chooser_forget(colli_chooser *chooser);
+
 /* Frees what it has read and remembered. */
 void colli_chooser_free(colli_chooser *chooser);
 

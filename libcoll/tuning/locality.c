@@ -8,6 +8,7 @@
 #include "libcoll/base/error.h"
 #include "libcoll/base/libc.h"
 #include "libcoll/cost/links.h"
+#include "libcoll/tuning/link_speed.h"
 #include "libcoll/tuning/quota.h"
 
 #define CPU_BITS (64 * COLLI_CPU_WORDS)
@@ -255,5 +256,8 @@ coll_status colli_locality_find(const colli_rank_info *table, int nranks, int ra
   free(sorted);
   out->mate = find_mate(table, nranks, rank);
   set_model(table, nranks, transports, ranks_fullest, cpus_fullest, corrections, out);
-  return COLL_OK;
+  if (colli_link_speed_apply(table, nranks, out))
+    return COLL_OK;
+  free(out->group);
+  return colli_error_set(error, COLL_ERR_NO_MEMORY, "create", "out of memory for %d ranks", nranks);
 }

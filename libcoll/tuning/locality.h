@@ -4,6 +4,7 @@
 
 #include "coll/coll_transport.h"
 #include "libcoll/cost/model.h"
+#include "libcoll/cost/weights.h"
 #include "libcoll/sched/partition.h"
 #include "libcoll/wireup/bootstrap.h"
 
@@ -13,14 +14,15 @@ void colli_locality_describe(colli_rank_info *info);
 /* What the table of ranks says about a communicator; the same on every rank except for `crowded`,
  * `neighbours` and `mate`. */
 typedef struct colli_locality {
-  colli_model model;   /* of the slowest kind of link that some pair uses, on the fullest host */
-  colli_limits limits; /* sizes of slots and slices that suit it and for which all have memory */
-  bool crowded;        /* the ranks on this rank's host outnumber the processors they may use */
-  int neighbours;      /* ranks on this rank's host, itself included */
-  int mate;            /* the one other rank bound to this rank's core; -1: none, or several */
-  int ngroups;         /* hosts */
-  int32_t *group;      /* the host of each rank, numbered in the order of their first ranks; the
-                          caller frees it. NULL: one host */
+  colli_model model;      /* of the slowest kind of link that some pair uses, on the fullest host */
+  colli_limits limits;    /* sizes of slots and slices that suit it and for which all have memory */
+  bool crowded;           /* the ranks on this rank's host outnumber the processors they may use */
+  int neighbours;         /* ranks on this rank's host, itself included */
+  int mate;               /* the one other rank bound to this rank's core; -1: none, or several */
+  colli_weights *weights; /* how the hosts' links differ; freed with free(). NULL: they do not */
+  int ngroups;            /* hosts */
+  int32_t *group;         /* the host of each rank, numbered in the order of their first ranks; the
+                             caller frees it. NULL: one host */
 } colli_locality;
 
 /* The transports of the table's records: bit and blob number i belong to ops[i]. */

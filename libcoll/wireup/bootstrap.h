@@ -11,12 +11,22 @@
 #include "libcoll/base/clock.h"
 #include "libcoll/base/param.h"
 #include "libcoll/net/auth.h"
-#include "libcoll/net/sockets.h"
+#include "libcoll/net/interfaces.h"
 #include "libcoll/wireup/ctrl.h"
 #include "libcoll/wireup/id.h"
 
 #define COLLI_MAX_TRANSPORTS 6
 #define COLLI_CPU_WORDS      16
+
+/* Where colli_rank_info.link_mbit comes from. Later ones are trusted more. */
+typedef enum colli_speed_source {
+  COLLI_SPEED_UNKNOWN,
+  COLLI_SPEED_NOMINAL,  /* the sum of the speeds of the host's interfaces */
+  COLLI_SPEED_MEASURED, /* at creation */
+  COLLI_SPEED_DECLARED, /* COLL_LINK_SPEED */
+  COLLI_SPEED_WANTED,   /* the rank asks to measure it */
+  COLLI_SPEED_SOURCES
+} colli_speed_source;
 
 /* What every rank knows about every other. It is sent byte for byte, so it has no padding. */
 typedef struct colli_rank_info {
@@ -41,6 +51,8 @@ typedef struct colli_rank_info {
   uint64_t quota_group;           /* those of one host with the same share ... */
   uint64_t quota_millicores;      /* ... this much processor time; 0: no limit */
   colli_calibration calibration;  /* what it has measured, or typical costs */
+  double link_mbit;               /* the speed of its host's link to the network; 0: not known */
+  uint64_t link_source;           /* colli_speed_source */
   uint64_t corrections;           /* the digest of those that it has read; 0: none */
   colli_addr control_addrs[COLLI_MAX_ADDRS];
   char transport_names[64]; /* in the order of choice: "shm,verbs,tcp" */

@@ -3,7 +3,8 @@
 
 #include "libcoll/wireup/bootstrap_report.h"
 
-#define MOST_COST_NS 1e9 /* as in a calibration file */
+#define MOST_COST_NS   1e9 /* as in a calibration file */
+#define MOST_LINK_MBIT 1e9 /* as in COLL_LINK_SPEED */
 
 /* Whether a number of an array of doubles is impossible: negative, too large, or none. */
 static bool costs_sound(const colli_calibration *calibration) {
@@ -38,6 +39,9 @@ const char *boot_record_check(colli_rank_info *info) {
     return "settings";
   if (!costs_sound(&info->calibration))
     return "costs";
+  if (!(info->link_mbit >= 0 && info->link_mbit <= MOST_LINK_MBIT) ||
+      info->link_source >= COLLI_SPEED_SOURCES)
+    return "speed of a link";
   if (info->status_port > UINT16_MAX)
     return "status port";
   for (int i = 0; i < COLLI_MAX_ADDRS; i++)

@@ -9,6 +9,7 @@
 #include "libcoll/base/error.h"
 #include "libcoll/base/prng.h"
 #include "libcoll/net/door.h"
+#include "libcoll/net/interfaces.h"
 
 #define ID_MAGIC      0x32694c43u /* "CLi2": the digit is the version of what follows */
 #define ADDRESS_BYTES 72          /* of all addresses together */

@@ -11,7 +11,7 @@ import tempfile
 
 import libraries
 
-SHAPE = re.compile(r"(\d+)x(\d+)(@\d+[kmg]bit)?$")
+SHAPE = re.compile(r"(\d+)x(\d+)(?:@(\d+[kmg]bit)(?:,(\d+[kmg]bit))?)?$")
 UNITS = {"kbit": 1e3, "mbit": 1e6, "gbit": 1e9}
 AGENT = """#!/bin/sh
 # As ssh would: runs the command on a host, which is given by its address.
@@ -22,14 +22,20 @@ exec ip netns exec "$host" unshare --uts sh -c "hostname $host; $*"
 """
 
 
+def bits_per_s(rate):
+    """A rate as tc writes it."""
+    return float(rate[:-4]) * UNITS[rate[-4:]]
+
+
 class Shape:
-    """HOSTSxRANKS[@RATE]: how many hosts, ranks of each, and bits per second that each may send."""
+    """HOSTSxRANKS[@RATE[,SLOW]]: how many hosts, ranks of each, and bits per second that each may send; the last host may
+    send and receive only SLOW."""
 
     def __init__(self, text):
         match = SHAPE.match(text)
         if not match:
             raise ValueError(text)
-        self.text, self.hosts, self.each, self.tc_rate = text, int(match[1]), int(match[2]), (match[3] or "@")[1:]
+        self.text, self.hosts, self.each, self.tc_rate, self.slow = text, int(match[1]), int(match[2]), match[3], match[4]
         if self.hosts < 2 or self.hosts > 250 or self.each < 1:
             raise ValueError(text)
         self.ranks = self.hosts * self.each
@@ -38,10 +44,11 @@ class Shape:
         """The least time in which a host can send what it must, or None. Each rank's vector crosses as part of its
         host's; headers are not counted."""
         shares = {"allreduce": 2, "reduce_scatter": 1, "allgather": 1}
-        if not self.tc_rate or operation not in shares:
+        if not self.tc_rate or operation not in shares or (self.slow and operation != "allreduce"):
             return None
-        rate = float(self.tc_rate[:-4]) * UNITS[self.tc_rate[-4:]]
-        return shares[operation] * (self.hosts - 1) / self.hosts * size * 8 / rate * 1e6
+        if self.slow:  # it needs the result, and the others its vector
+            return size * 8 / bits_per_s(self.slow) * 1e6
+        return shares[operation] * (self.hosts - 1) / self.hosts * size * 8 / bits_per_s(self.tc_rate) * 1e6
 
 
 class Hosts:
@@ -93,11 +100,16 @@ class Hosts:
         self._do(f"ip netns add {name}", f"ip link add {veth} type veth peer name eth0 netns {name}",
                  f"ip link set {veth} master {self.bridge} up", f"ip -n {name} link set lo up",
                  f"ip -n {name} addr add {self.address(host)}/24 dev eth0", f"ip -n {name} link set eth0 up")
+        slow = self.shape.slow if host == self.shape.hosts - 1 else None
         if self.shape.tc_rate:
-            rate = self.shape.tc_rate
-            self._do(f"ip netns exec {name} tc qdisc add dev eth0 root handle 1: htb default 10",
-                     f"ip netns exec {name} tc class add dev eth0 parent 1: classid 1:10 htb rate {rate} ceil {rate} "
-                     "burst 256k cburst 256k")
+            self._limit(f"ip netns exec {name} ", "eth0", slow or self.shape.tc_rate)
+        if slow:
+            self._limit("", veth, slow)
+
+    def _limit(self, inside, device, rate):
+        """Limits what a device sends."""
+        self._do(f"{inside}tc qdisc add dev {device} root handle 1: htb default 10",
+                 f"{inside}tc class add dev {device} parent 1: classid 1:10 htb rate {rate} ceil {rate} burst 256k cburst 256k")
 
     def name(self, host):
         """The namespace of a host."""
@@ -132,7 +144,8 @@ class HostsLibcoll(libraries.Libcoll):
         secret = secrets.token_hex(32)
         commands = []
         for rank in range(ranks):
-            words = ["env", f"COLL_RANK={rank}", f"COLL_NRANKS={ranks}", f"COLL_SECRET={secret}",
+            measured = ["COLL_LINK_SPEED=measure"] if self.hosts.shape.slow else []
+            words = ["env", *measured, f"COLL_RANK={rank}", f"COLL_NRANKS={ranks}", f"COLL_SECRET={secret}",
                      f"COLL_ROOT={self.hosts.address(self.hosts.host_of(0))}:{self.port}", self.program, operation, "-b",
                      ",".join(map(str, sizes)), "-w", "2", "-r", "-1", "-R", "0", "--json", path if rank == 0 else "/dev/null"]
             commands.append(self.hosts.inside(self.hosts.host_of(rank),

@@ -18,7 +18,7 @@
 
 #include "libcoll/base/clock.h"
 #include "libcoll/base/error.h"
-#include "libcoll/net/sockets.h"
+#include "libcoll/net/interfaces.h"
 #include "libcoll/wireup/resolve.h"
 #include "waits.h"
 

@@ -12,6 +12,7 @@
 
 #include "libcoll/base/assert.h"
 #include "libcoll/base/fork.h"
+#include "libcoll/net/interfaces.h"
 #include "transports/tcp/tcp_rails.h"
 
 #define EVENTS_AT_ONCE 128

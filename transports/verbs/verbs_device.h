@@ -12,7 +12,7 @@
 #include <stdbool.h>
 
 #include "coll/coll_transport.h"
-#include "libcoll/net/sockets.h"
+#include "libcoll/net/interfaces.h"
 #include "transports/verbs/verbs_lib.h"
 
 #define VERBS_MAX_RAILS  4

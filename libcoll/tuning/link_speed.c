@@ -1,0 +1,96 @@
+/* link_speed.c: reads speeds of links, and tells the cost model where they differ. */
+#include "libcoll/tuning/link_speed.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "libcoll/base/error.h"
+
+#define NS_PER_BYTE_AT_1_MBIT 8000.0
+#define MOST_MBIT             1e9
+
+coll_status colli_link_speed_parse(const char *text, double *mbit, uint64_t *source,
+                                   coll_error *error) {
+  static const struct {
+    const char *name;
+    double mbit;
+  } units[] = {{"kbit", 1e-3}, {"mbit", 1}, {"gbit", 1e3}, {"tbit", 1e6}};
+  *mbit = 0;
+  *source = COLLI_SPEED_UNKNOWN;
+  if (!*text)
+    return COLL_OK;
+  if (strcmp(text, "measure") == 0) {
+    *source = COLLI_SPEED_WANTED;
+    return COLL_OK;
+  }
+  char *end;
+  double value = *text >= '0' && *text <= '9' ? strtod(text, &end) : 0;
+  for (size_t i = 0; value > 0 && i < sizeof(units) / sizeof(units[0]); i++)
+    if (strcmp(end, units[i].name) == 0 && value * units[i].mbit <= MOST_MBIT) {
+      *mbit = value * units[i].mbit;
+      *source = COLLI_SPEED_DECLARED;
+      return COLL_OK;
+    }
+  return colli_error_set(
+      error, COLL_ERR_INVALID_USAGE, "create",
+      "COLL_LINK_SPEED=%s: it takes the speed of this host's link, as 100mbit or "
+      "2.5gbit, or measure",
+      text);
+}
+
+void colli_link_speed_print(double mbit, char *text, size_t bytes) {
+  snprintf(text, bytes, "%.6gmbit", mbit);
+}
+
+/* The speeds of the groups, and the least and the most trusted source among them; false if out of
+ * memory or if one is not known. */
+static bool find_speeds(const colli_rank_info *table, int nranks, const colli_locality *where,
+                        double *mbit, uint64_t *trust) {
+  for (int rank = 0; rank < nranks; rank++) {
+    int group = where->group[rank];
+    if (table[rank].link_source == COLLI_SPEED_WANTED || table[rank].link_mbit <= 0 ||
+        table[rank].link_source < trust[group])
+      continue;
+    bool better = table[rank].link_source > trust[group];
+    mbit[group] = better ? table[rank].link_mbit : fmax(mbit[group], table[rank].link_mbit);
+    trust[group] = table[rank].link_source;
+  }
+  for (int group = 0; group < where->ngroups; group++)
+    if (trust[group] == COLLI_SPEED_UNKNOWN)
+      return false;
+  return true;
+}
+
+/* Sets the model's betas. */
+static bool set_betas(const double *mbit, const uint64_t *trust, double *beta,
+                      colli_locality *out) {
+  double slowest = 0;
+  bool said = false;
+  for (int group = 0; group < out->ngroups; group++) {
+    beta[group] = fmax(out->model.beta_ns_per_byte, NS_PER_BYTE_AT_1_MBIT / mbit[group]);
+    slowest = fmax(slowest, beta[group]);
+    said |= trust[group] != COLLI_SPEED_NOMINAL;
+  }
+  if (!colli_weights_make(beta, out->ngroups, &out->weights))
+    return false;
+  if (said || out->weights)
+    out->model.beta_ns_per_byte = slowest;
+  out->model.group_beta_ns_per_byte = out->weights ? out->weights->beta_ns_per_byte : NULL;
+  return true;
+}
+
+bool colli_link_speed_apply(const colli_rank_info *table, int nranks, colli_locality *out) {
+  if (out->ngroups <= 1 || out->model.device)
+    return true;
+  size_t n = (size_t)out->ngroups;
+  double *mbit = calloc(n, 2 * sizeof(*mbit));
+  uint64_t *trust = calloc(n, sizeof(*trust));
+  bool made = mbit && trust;
+  if (made && find_speeds(table, nranks, out, mbit, trust))
+    made = set_betas(mbit, trust, mbit + n, out);
+  free(mbit);
+  free(trust);
+  return made;
+}

@@ -1,0 +1,27 @@
+/*
+ * link_speed.h: how fast the hosts' links to the network are: as COLL_LINK_SPEED says, as measured
+ * at creation, or else as the kernel says of the interfaces.
+ */
+#ifndef COLLI_TUNING_LINK_SPEED_H
+#define COLLI_TUNING_LINK_SPEED_H
+
+#include "libcoll/tuning/locality.h"
+
+/* A setting: "100mbit", "2.5gbit", "measure", or "" for nothing. Sets *mbit (0 unless it is a
+ * speed) and *source. Errors: INVALID_USAGE. */
+coll_status colli_link_speed_parse(const char *text, double *mbit, uint64_t *source,
+                                   coll_error *error);
+
+/* The setting that says so: what a communicator that is made from this one inherits. */
+void colli_link_speed_print(double mbit, char *text, size_t bytes);
+
+/*
+ * Takes the speeds from the table of ranks, whose groups `out` has: of a host, what the rank says
+ * that knows best. Where all hosts have one, beta becomes that of the slowest, and if they differ,
+ * out->weights says how (or is NULL). Speeds that only the kernel says change nothing if they are
+ * alike: they bound what a link could do. Nor do any for devices, which have their own. False if
+ * out of memory.
+ */
+bool colli_link_speed_apply(const colli_rank_info *table, int nranks, colli_locality *out);
+
+#endif
