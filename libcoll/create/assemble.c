@@ -121,6 +121,22 @@ static coll_status ask_table(coll_comm *comm, colli_locality *locality, coll_err
   return COLL_OK;
 }
 
+/* Says how hosts share work, if that is because their links differ. */
+static void tell_shares(const coll_comm *comm) {
+  const colli_weights *weights = comm->calls.plans.weights;
+  char list[200] = "";
+  if (comm->rank != 0 || comm->uid != 0 || !weights || !weights->share)
+    return;
+  for (int host = 0; host < weights->ngroups; host++) {
+    size_t used = strlen(list);
+    snprintf(list + used, sizeof(list) - used, " %d", weights->share[host]);
+  }
+  colli_log_write(&comm->log, COLLI_LOG_INFO,
+                  "shares of hosts in all-reduces:%s (of long vectors, because their links are not "
+                  "equally fast)",
+                  list);
+}
+
 /* Finds what the table of ranks says. */
 static coll_status find_locality(coll_comm *comm, coll_error *error) {
   colli_plans *plans = &comm->calls.plans;
@@ -136,6 +152,7 @@ static coll_status find_locality(coll_comm *comm, coll_error *error) {
   plans->group = locality.group;
   plans->weights = locality.weights;
   plans->limits = locality.limits;
+  tell_shares(comm);
   return COLL_OK;
 }
 
@@ -151,6 +168,7 @@ coll_status colli_comm_refresh_model(coll_comm *comm, coll_error *error) {
   plans->weights = locality.weights;
   plans->model = locality.model;
   colli_chooser_forget(&plans->chooser);
+  tell_shares(comm);
   return COLL_OK;
 }
 

@@ -5,6 +5,7 @@
 
 #include "libcoll/base/error.h"
 #include "libcoll/cost/links.h"
+#include "libcoll/tuning/link_speed.h"
 #include "libcoll/tuning/locality.h"
 
 #define RANKS 4
@@ -134,4 +135,101 @@ Test(locality, quota) {
   cr_expect(!crowded_with(1, 1000), "each in a container with one processor");
   cr_expect(crowded_with(2, 1000), "two in each");
   cr_expect(!crowded_with(2, 2000));
+}
+
+/* ---- speeds of links ------------------------------------------------------------------------- */
+
+/* Four hosts whose links are so fast, all from one source; TCP. */
+static void fill_speeds(double a, double b, double c, double d, colli_speed_source source) {
+  const double mbit[RANKS] = {a, b, c, d};
+  fill_table(1, 4);
+  for (int rank = 0; rank < RANKS; rank++) {
+    table[rank].link_mbit = mbit[rank];
+    table[rank].link_source = mbit[rank] > 0 ? source : COLLI_SPEED_UNKNOWN;
+  }
+}
+
+/* Whether the model has that beta, and hosts differ or not. */
+static void expect_links(double beta, bool differ) {
+  colli_locality found = find();
+  cr_expect_float_eq(found.model.beta_ns_per_byte, beta, 1e-9, "%g", found.model.beta_ns_per_byte);
+  cr_expect_eq(found.weights != NULL, differ);
+  cr_expect_eq(found.model.group_beta_ns_per_byte != NULL, differ);
+  free(found.group);
+  free(found.weights);
+}
+
+Test(link_speed, slowest_counts_if_all_are_known) {
+  colli_model usual;
+  colli_model_default(COLLI_LINK_TCP, 1, 0, &usual);
+  fill_speeds(1000, 1000, 100, 1000, COLLI_SPEED_DECLARED);
+  expect_links(80, true);
+  fill_speeds(1000, 1000, 1000, 1000, COLLI_SPEED_MEASURED);
+  expect_links(8, false);
+  fill_speeds(1000, 1000, 100, 0, COLLI_SPEED_DECLARED);
+  expect_links(usual.beta_ns_per_byte, false);
+  fill_speeds(1e8, 1e8, 1e8, 4e8, COLLI_SPEED_DECLARED);
+  expect_links(usual.beta_ns_per_byte, false); /* faster than a core */
+}
+
+Test(link_speed, what_the_kernel_says_counts_only_where_hosts_differ) {
+  colli_model usual;
+  colli_model_default(COLLI_LINK_TCP, 1, 0, &usual);
+  fill_speeds(1000, 1000, 1000, 1000, COLLI_SPEED_NOMINAL);
+  expect_links(usual.beta_ns_per_byte, false);
+  fill_speeds(1000, 1000, 1000, 100, COLLI_SPEED_NOMINAL);
+  expect_links(80, true);
+  table[3].link_mbit = 900; /* which somebody has found out */
+  table[3].link_source = COLLI_SPEED_MEASURED;
+  expect_links(8000.0 / 900, false);
+}
+
+Test(link_speed, rank_that_knows_best_speaks_for_its_host) {
+  fill_speeds(1000, 1000, 100, 1000, COLLI_SPEED_NOMINAL);
+  for (int rank = 0; rank < RANKS; rank++)
+    table[rank].host_id = 1 + (uint64_t)(rank / 2);
+  table[2].link_source = COLLI_SPEED_DECLARED;
+  expect_links(80, true);
+  table[3].link_source = COLLI_SPEED_WANTED; /* and was not measured */
+  expect_links(80, true);
+}
+
+Test(link_speed, devices_have_their_own) {
+  fill_speeds(1000, 1000, 100, 1000, COLLI_SPEED_DECLARED);
+  for (int rank = 0; rank < RANKS; rank++)
+    table[rank].transports = 6;
+  expect_links(0.25, false);
+}
+
+Test(link_speed, setting) {
+  static const struct {
+    const char *text;
+    double mbit;
+    colli_speed_source source;
+  } good[] = {{"", 0, COLLI_SPEED_UNKNOWN},
+              {"measure", 0, COLLI_SPEED_WANTED},
+              {"100mbit", 100, COLLI_SPEED_DECLARED},
+              {"2.5gbit", 2500, COLLI_SPEED_DECLARED},
+              {"64kbit", 0.064, COLLI_SPEED_DECLARED},
+              {"1tbit", 1e6, COLLI_SPEED_DECLARED}};
+  static const char *const bad[] = {"100",      "mbit",     "-1mbit",  "0mbit", "100Mbit",
+                                    "100mbits", "inf",      "nan",     "1e9",   "10000tbit",
+                                    " 1gbit",   "measured", "0x1mbit", "1gbit "};
+  coll_error error = COLL_ERROR_INIT;
+  double mbit;
+  uint64_t source;
+  for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
+    cr_expect_eq(colli_link_speed_parse(good[i].text, &mbit, &source, &error), COLL_OK);
+    cr_expect_float_eq(mbit, good[i].mbit, 1e-12);
+    cr_expect_eq(source, good[i].source);
+  }
+  for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+    cr_expect_eq(colli_link_speed_parse(bad[i], &mbit, &source, &error), COLL_ERR_INVALID_USAGE,
+                 "%s", bad[i]);
+    cr_expect_not_null(strstr(error.message, "COLL_LINK_SPEED"));
+  }
+  char text[32];
+  colli_link_speed_print(114.68, text, sizeof(text));
+  cr_expect_eq(colli_link_speed_parse(text, &mbit, &source, &error), COLL_OK);
+  cr_expect_float_eq(mbit, 114.68, 1e-9);
 }

@@ -1,0 +1,150 @@
+/* test_weights.c: shares of hosts whose links differ, and what they make of the choice. */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "libcoll/base/prng.h"
+#include "libcoll/cost/links.h"
+#include "libcoll/cost/predict.h"
+#include "libcoll/cost/weights.h"
+#include "support_group.h"
+
+#define HOSTS 8
+
+/* Whether hosts with these links get these shares. */
+static void expect_shares(int n, const double *beta, const uint8_t *share) {
+  colli_weights *weights;
+  cr_assert(colli_weights_make(beta, n, &weights));
+  cr_assert_not_null(weights);
+  cr_expect_eq(weights->ngroups, n);
+  cr_expect_arr_eq(weights->beta_ns_per_byte, beta, (size_t)n * sizeof(*beta));
+  cr_expect_eq(weights->share != NULL, share != NULL);
+  for (int i = 0; share && weights->share && i < n; i++)
+    cr_expect_eq(weights->share[i], share[i], "host %d of %d: share %d", i, n, weights->share[i]);
+  free(weights);
+}
+
+Test(weights, by_hand) {
+  /* A ring would take 14/8 of 80; the slow host alone needs 80, the others 1 + 6/7 of 8. */
+  expect_shares(8, (double[]){8, 8, 8, 8, 8, 8, 8, 80}, (uint8_t[]){1, 1, 1, 1, 1, 1, 1, 0});
+  /* All end at once with w = (T / beta - 1) / 6: 0.130 and 0.087, about as 3 to 2. */
+  expect_shares(8, (double[]){8, 8, 8, 8, 8, 8, 8, 10}, (uint8_t[]){2, 2, 2, 2, 2, 2, 2, 1});
+  expect_shares(4, (double[]){1, 2, 4, 8}, (uint8_t[]){1, 0, 0, 0});
+  /* Each of two hosts sends the vector once, whatever the shares. */
+  expect_shares(2, (double[]){1, 10}, NULL);
+}
+
+Test(weights, alike_or_too_many) {
+  double beta[COLLI_WEIGHTED_GROUPS + 1];
+  colli_weights *weights;
+  cr_assert(colli_weights_make((double[]){8, 9, 8}, 3, &weights));
+  cr_expect_null(weights);
+  cr_assert(colli_weights_make((double[]){8}, 1, &weights));
+  cr_expect_null(weights);
+  for (int i = 0; i <= COLLI_WEIGHTED_GROUPS; i++)
+    beta[i] = i == 5 ? 80 : 8;
+  expect_shares(COLLI_WEIGHTED_GROUPS + 1, beta, NULL);
+}
+
+Test(weights, are_no_worse_than_equal_ones_and_near_the_bound) {
+  colli_prng random = {21};
+  for (int turn = 0; turn < 2000; turn++) {
+    int n = 3 + (int)colli_prng_below(&random, 62);
+    double beta[COLLI_WEIGHTED_GROUPS], slowest = 0, rates = 0;
+    for (int i = 0; i < n; i++) {
+      beta[i] = pow(2, (double)colli_prng_below(&random, 64) / 16);
+      slowest = fmax(slowest, beta[i]);
+      rates += 1 / beta[i];
+    }
+    /* Every host sends the vector at least once, and all together 2 (n - 1) times. */
+    double bound = fmax(slowest, 2 * (n - 1) / rates), equal = colli_weights_time(beta, NULL, n);
+    colli_weights *weights;
+    cr_assert(colli_weights_make(beta, n, &weights));
+    double time = equal;
+    if (weights && weights->share)
+      time = colli_weights_time(beta, weights->share, n);
+    cr_assert(time >= bound * (1 - 1e-9) && time <= equal, "turn %d", turn);
+    cr_assert(time <= 1.3 * bound, "turn %d: %d hosts, %g of %g", turn, n, time, bound);
+    free(weights);
+  }
+}
+
+Test(weights, copy) {
+  colli_weights *weights;
+  cr_assert(colli_weights_make((double[]){8, 8, 8, 80}, 4, &weights));
+  colli_weights *copy = colli_weights_copy(weights);
+  cr_assert_not_null(copy);
+  cr_expect_arr_eq(copy->beta_ns_per_byte, weights->beta_ns_per_byte, 4 * sizeof(double));
+  cr_expect_arr_eq(copy->share, weights->share, 4);
+  cr_expect_neq((void *)copy->share, (void *)weights->share);
+  free(weights);
+  free(copy);
+}
+
+/* ---- the model ------------------------------------------------------------------------------- */
+
+Test(model, counts_both_ends_of_a_link) {
+  const double beta[] = {1, 10};
+  const colli_model model = {.alpha_ns = 100,
+                             .beta_ns_per_byte = 10,
+                             .gamma_ns_per_byte = 2,
+                             .step_ns = 10,
+                             .core_share = 1,
+                             .group_beta_ns_per_byte = beta};
+  const colli_algo *algo = colli_algo_find(COLLI_BROADCAST, "hier_chain");
+  const colli_limits limits = {32768, 16, 262144, 0};
+  group all = group_make(algo, 2, 0);
+  colli_partition part;
+  colli_choice_partition(algo, &all.sched[0]->shape, 100, 4, &limits, &part);
+  double ns = colli_predict((const colli_sched *const *)all.sched, 2, &part, 4, 16, &model);
+  cr_expect_float_eq(ns, 10 + 4000 + 100 + 10, 1e-6, "%g: as the slower end takes", ns);
+  group_free(&all);
+}
+
+/* The choice for hosts of so many ranks, the last of which is slow. */
+static colli_choice choose(int each, bool known, size_t bytes, colli_model *model) {
+  static double beta[HOSTS];
+  static int32_t near[4 * HOSTS];
+  static colli_weights *weights;
+  const colli_limits limits = {131072, 8, 524288, 131072};
+  colli_calibration typical;
+  colli_calibration_default(&typical);
+  colli_model_make(&typical, COLLI_LINK_TCP, COLLI_LINK_SHM, each, 0, model);
+  for (int host = 0; host < HOSTS; host++)
+    beta[host] = host < HOSTS - 1 ? 8 : 80;
+  for (int rank = 0; rank < HOSTS * each; rank++)
+    near[rank] = rank / each;
+  free(weights);
+  cr_assert(colli_weights_make(beta, HOSTS, &weights));
+  model->beta_ns_per_byte = 80;
+  model->group_beta_ns_per_byte = weights->beta_ns_per_byte;
+  colli_shape shape = {.coll = COLLI_ALLREDUCE,
+                       .nranks = HOSTS * each,
+                       .ngroups = HOSTS,
+                       .group = near,
+                       .share = known ? weights->share : NULL};
+  colli_choice choice;
+  cr_assert(colli_select(&shape, bytes / 4, 4, &limits, model, "", &choice, NULL, 0) > 0);
+  return choice;
+}
+
+Test(choice, slow_host_sends_a_long_vector_once) {
+  const size_t bytes = 64 << 20;
+  for (int each = 1; each <= 4; each *= 4) {
+    colli_model model;
+    colli_choice choice = choose(each, true, bytes, &model);
+    cr_expect_str_eq(choice.algo->name, "hier_weighted", "%d ranks a host", each);
+    /* With several ranks a host, the model gives each of them a link. */
+    double least = (double)bytes * 80 / each;
+    cr_expect(choice.predicted_ns < 1.15 * least, "%g of %g", choice.predicted_ns, least);
+    choice = choose(each, false, bytes, &model);
+    cr_expect_str_neq(choice.algo->name, "hier_weighted");
+    cr_expect(choice.predicted_ns > 1.5 * least, "%g of %g", choice.predicted_ns, least);
+  }
+}
+
+Test(choice, short_vectors_are_not_cut_into_shares) {
+  colli_model model;
+  cr_expect_str_neq(choose(1, true, 4, &model).algo->name, "hier_weighted");
+}
