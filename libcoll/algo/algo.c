@@ -56,6 +56,7 @@ const colli_algo *const colli_algos[] = {
     &colli_allreduce_hier,
     &colli_allreduce_hier_ring,
     &colli_allreduce_hier_split,
+    &colli_allreduce_hier_lanes,
     &colli_allreduce_hier_weighted,
     &colli_reduce_hier,
     &colli_reduce_hier_chain,

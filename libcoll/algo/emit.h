@@ -122,6 +122,7 @@ extern const colli_algo colli_allreduce_rabenseifner;
 extern const colli_algo colli_allreduce_hier;
 extern const colli_algo colli_allreduce_hier_ring;
 extern const colli_algo colli_allreduce_hier_split;
+extern const colli_algo colli_allreduce_hier_lanes;
 extern const colli_algo colli_allreduce_hier_weighted;
 extern const colli_algo colli_reduce_hier;
 extern const colli_algo colli_reduce_hier_chain;

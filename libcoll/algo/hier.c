@@ -215,7 +215,7 @@ static coll_status add_lanes(colli_builder *builder, const colli_hier *hier,
   int lanes = count_lanes(hier);
   coll_status status = COLL_OK;
   if (hier->otherwise)
-    colli_layout_find_peers(l, shape);
+    colli_layout_find_peers(l, shape->nranks);
   for (int lane = 0; lane < lanes && status == COLL_OK; lane++) {
     stretch on = {.first = lane * chunks, .chunks = chunks, .lane = lane, .all = lanes * chunks};
     status =

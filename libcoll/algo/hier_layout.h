@@ -11,6 +11,7 @@ typedef struct colli_layout {
   int group;      /* the rank's own one */
   int position;   /* of the rank in it */
   bool equal;     /* all groups are of one size */
+  int *order;     /* all ranks; those of one host follow each other */
   int *of;        /* [rank] its group */
   int *size;      /* [group] */
   int *leader;    /* [group] rank */
@@ -24,7 +25,7 @@ bool colli_layout_make(colli_layout *l, const colli_shape *shape);
 void colli_layout_free(colli_layout *l);
 
 /* Finds the ranks of this rank's position, group by group. Leaders are forgotten. */
-void colli_layout_find_peers(colli_layout *l, const colli_shape *shape);
+void colli_layout_find_peers(colli_layout *l, int nranks);
 
 /* The algorithm that these groups get. */
 static inline const colli_hier *colli_hier_fitting(const colli_hier *hier, const colli_layout *l) {

@@ -57,6 +57,7 @@ colli_shape colli_plans_shape(const colli_plans *plans, const colli_plan *plan) 
                        .varying = key->varying,
                        .ngroups = plans->ngroups,
                        .group = plans->group,
+                       .host = plans->host,
                        .share = plans->weights ? plans->weights->share : NULL};
 }
 
@@ -179,7 +180,7 @@ const colli_user_op *colli_plans_user_op(const colli_plans *plans, const coll_ta
   return NULL;
 }
 
-void colli_plans_free(colli_plans *plans) {
+void colli_plans_clear(colli_plans *plans) {
   for (int i = 0; plans->plan && i < COLLI_PLANS; i++) {
     if (plans->plan[i].sched)
       colli_user_op_release(plans->plan[i].user);
@@ -190,6 +191,18 @@ void colli_plans_free(colli_plans *plans) {
   free(plans->plan);
   free(plans->scheds);
   free(plans->group);
+  free(plans->host);
   free(plans->weights);
+  plans->plan = NULL;
+  plans->scheds = NULL;
+  plans->group = plans->host = NULL;
+  plans->weights = NULL;
+  plans->nscheds = plans->capacity = plans->hand = 0;
+  memset(plans->bucket, 0, sizeof(plans->bucket));
+  colli_chooser_forget(&plans->chooser);
+}
+
+void colli_plans_free(colli_plans *plans) {
+  colli_plans_clear(plans);
   colli_chooser_free(&plans->chooser);
 }

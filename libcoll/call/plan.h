@@ -69,6 +69,7 @@ typedef struct colli_plans {
   uint64_t cache; /* this rank's share of the last-level cache; 0: not determined yet */
   int ngroups;    /* as in colli_shape */
   int32_t *group; /* freed with the rest */
+  int32_t *host;  /* the same */
   struct colli_weights *weights; /* of the groups, or NULL; freed with the rest */
   colli_chooser chooser;
   colli_plan *bucket[COLLI_PLAN_BUCKETS];
@@ -133,6 +134,8 @@ coll_status colli_plans_choose(colli_plans *plans, colli_plan *plan, coll_error 
 /* The user-defined operation of a tag, if a plan in the cache uses it; else NULL. */
 const colli_user_op *colli_plans_user_op(const colli_plans *plans, const coll_tag *tag);
 
+/* Forgets all plans, and where the ranks are, while no operation is in flight. */
+void colli_plans_clear(colli_plans *plans);
 void colli_plans_free(colli_plans *plans);
 
 #endif

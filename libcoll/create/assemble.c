@@ -80,20 +80,22 @@ coll_status colli_comm_open(const colli_assembly *assembly, coll_comm **out, col
   return COLL_OK;
 }
 
+/* Copies an array, or nothing; false if out of memory. */
+static bool copy_numbers(int32_t **to, const int32_t *from, int count) {
+  *to = from ? malloc((size_t)count * sizeof(**to)) : NULL;
+  if (*to)
+    memcpy(*to, from, (size_t)count * sizeof(**to));
+  return *to || !from;
+}
+
 /* Takes over what the table of ranks says from a communicator of the same ranks. */
 static coll_status copy_locality(coll_comm *comm, const coll_comm *twin, coll_error *error) {
   colli_plans *plans = &comm->calls.plans;
   const colli_plans *known = &twin->calls.plans;
   COLLI_ASSERT_RANK(comm->nranks == twin->nranks && comm->rank == twin->rank, comm->rank);
-  if (known->group) {
-    const size_t bytes = (size_t)comm->nranks * sizeof(*plans->group);
-    plans->group = malloc(bytes);
-    if (!plans->group)
-      return colli_error_set(error, COLL_ERR_NO_MEMORY, "create", "out of memory for %d ranks",
-                             comm->nranks);
-    memcpy(plans->group, known->group, bytes);
-  }
-  if (known->weights && !(plans->weights = colli_weights_copy(known->weights)))
+  if (!copy_numbers(&plans->group, known->group, comm->nranks) ||
+      !copy_numbers(&plans->host, known->host, comm->nranks) ||
+      (known->weights && !(plans->weights = colli_weights_copy(known->weights))))
     return colli_error_set(error, COLL_ERR_NO_MEMORY, "create", "out of memory for %d ranks",
                            comm->nranks);
   comm->watch.crowded = twin->watch.crowded;
@@ -137,38 +139,39 @@ static void tell_shares(const coll_comm *comm) {
                   list);
 }
 
+/* Takes over what the table says about the choice of algorithms. */
+static void take_locality(coll_comm *comm, const colli_locality *locality) {
+  colli_plans *plans = &comm->calls.plans;
+  plans->model = locality->model;
+  plans->ngroups = locality->ngroups;
+  plans->group = locality->group;
+  plans->host = locality->host;
+  plans->weights = locality->weights;
+  tell_shares(comm);
+}
+
 /* Finds what the table of ranks says. */
 static coll_status find_locality(coll_comm *comm, coll_error *error) {
-  colli_plans *plans = &comm->calls.plans;
   colli_locality locality;
   coll_status status = ask_table(comm, &locality, error);
   if (status != COLL_OK)
     return status;
   comm->watch.crowded = locality.crowded;
   comm->watch.mate = locality.crowded ? locality.mate : -1;
-  plans->model = locality.model;
-  plans->neighbours = locality.neighbours;
-  plans->ngroups = locality.ngroups;
-  plans->group = locality.group;
-  plans->weights = locality.weights;
-  plans->limits = locality.limits;
-  tell_shares(comm);
+  comm->calls.plans.neighbours = locality.neighbours;
+  comm->calls.plans.limits = locality.limits;
+  take_locality(comm, &locality);
   return COLL_OK;
 }
 
 coll_status colli_comm_refresh_model(coll_comm *comm, coll_error *error) {
-  colli_plans *plans = &comm->calls.plans;
   colli_locality locality;
+  COLLI_ASSERT_RANK(!comm->exec.oldest, comm->rank);
   coll_status status = ask_table(comm, &locality, error);
   if (status != COLL_OK)
     return status;
-  COLLI_ASSERT_RANK(locality.ngroups == plans->ngroups, comm->rank);
-  free(locality.group);
-  free(plans->weights);
-  plans->weights = locality.weights;
-  plans->model = locality.model;
-  colli_chooser_forget(&plans->chooser);
-  tell_shares(comm);
+  colli_plans_clear(&comm->calls.plans);
+  take_locality(comm, &locality);
   return COLL_OK;
 }
 

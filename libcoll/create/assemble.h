@@ -30,7 +30,7 @@ coll_comm *colli_comm_new(void);
  * twin: a communicator of the same ranks in the same order, or NULL. */
 coll_status colli_comm_set_up(coll_comm *comm, const coll_comm *twin, coll_error *error);
 
-/* Makes the cost model anew after the speeds of links in the table have changed, equally on all
+/* Chooses algorithms anew after what is said of links in the table has changed, equally on all
  * ranks; later calls choose by it. Errors: NO_MEMORY. */
 coll_status colli_comm_refresh_model(coll_comm *comm, coll_error *error);
 

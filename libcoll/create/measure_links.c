@@ -1,181 +1,52 @@
-/*
- * measure_links.c: measures how fast the hosts' links to the network are.
- *
- * One rank of each host takes part. In each round, host h sends to host h + shift, all at once, as
- * in a collective: messages that double in length until one takes long enough (SPAN_NS), so that
- * what a switch or a token bucket lets through at first no longer counts. A host's link is as fast
- * as the fastest of its rounds, on the way out and on the way in: in the others, the host at the
- * other end was slower.
- */
+/* measure_links.c: has links between hosts measured, and tells the choice of algorithms. */
 #include "libcoll/create/measure_links.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "libcoll/base/clock.h"
 #include "libcoll/base/error.h"
 #include "libcoll/comm/comm.h"
 #include "libcoll/create/assemble.h"
+#include "libcoll/measure/distance.h"
+#include "libcoll/measure/speed.h"
 #include "libcoll/tuning/link_speed.h"
 
-#define ROUNDS     3
-#define LEAST      ((size_t)16 << 10)
-#define MOST       ((size_t)8 << 20)
-#define SPAN_NS    30000000 /* a message that takes as long is the last one */
-#define TAG_DATA   0
-#define TAG_ANSWER 1
+#define MBIT_PER_RATE 8e3 /* a rate is in bytes per ns */
 
-enum { DATA_OUT, ANSWER_IN, DATA_IN, ANSWER_OUT, REQUESTS };
+/* The first ranks of some hosts. */
+typedef struct hosts {
+  int *member;
+  int count;
+  int own; /* this rank's number among them; -1: it is not */
+} hosts;
 
-/* One rank's messages with two others, in one round. */
-typedef struct probe {
-  coll_comm *comm;
-  int to, from;
-  uint8_t *out, *in; /* MOST bytes each */
-  coll_request *request[REQUESTS];
-  coll_message came;
-  size_t bytes; /* of the message that is under way */
-  uint64_t since;
-  double least_ns; /* of all messages */
-  double rate;     /* bytes per ns on the way out, once `sent` */
-  double rate_in;  /* the same on the way in, as the other end says, once `received` */
-  bool sent, received;
-} probe;
+/* What a rank has measured; 0: nothing. */
+typedef struct findings {
+  double rate;                  /* of its host's link */
+  double line_alpha, line_rate; /* of the line to another site */
+} findings;
 
-/* Starts the next message and expects the answer. */
-static coll_status send_next(probe *p) {
-  p->since = colli_now_ns();
-  coll_status status =
-      coll_irecv(p->in, 0, COLL_UINT8, p->to, TAG_ANSWER, NULL, p->comm, &p->request[ANSWER_IN]);
-  if (status != COLL_OK)
-    return status;
-  return coll_isend(p->out, p->bytes, COLL_UINT8, p->to, TAG_DATA, p->comm, &p->request[DATA_OUT]);
-}
-
-/* A message and its answer have arrived: sends a longer one, or what came of it. */
-static coll_status go_on_sending(probe *p) {
-  if (p->sent) /* and even that has arrived */
-    return COLL_OK;
-  double took = (double)(colli_now_ns() - p->since);
-  p->least_ns = p->least_ns > 0 && p->least_ns < took ? p->least_ns : took;
-  if (took < SPAN_NS && p->bytes < MOST) {
-    p->bytes *= 2;
-    return send_next(p);
-  }
-  /* Short messages take next to nothing but latency, which would make slow links look slower. */
-  double net = took > 2 * p->least_ns ? took - p->least_ns : took;
-  p->rate = (double)p->bytes / net;
-  p->sent = true;
-  return coll_isend(&p->rate, sizeof(p->rate), COLL_UINT8, p->to, TAG_DATA, p->comm,
-                    &p->request[DATA_OUT]);
-}
-
-/* Expects the next message. */
-static coll_status receive_next(probe *p) {
-  return coll_irecv(p->in, MOST, COLL_UINT8, p->from, TAG_DATA, &p->came, p->comm,
-                    &p->request[DATA_IN]);
-}
-
-/* A message has come: answers it and expects the next, unless it is the last. */
-static coll_status take_message(probe *p) {
-  if (p->came.count == sizeof(p->rate_in)) {
-    memcpy(&p->rate_in, p->in, sizeof(p->rate_in));
-    p->received = true;
-    return COLL_OK;
-  }
-  coll_status status =
-      coll_isend(p->in, 0, COLL_UINT8, p->from, TAG_ANSWER, p->comm, &p->request[ANSWER_OUT]);
-  return status == COLL_OK ? receive_next(p) : status;
-}
-
-/* Whether a request is under way. */
-static bool any_left(const probe *p) {
-  for (int i = 0; i < REQUESTS; i++)
-    if (p->request[i])
-      return true;
-  return false;
-}
-
-/* One round. */
-static coll_status run_round(probe *p) {
-  p->bytes = LEAST;
-  p->least_ns = p->rate = p->rate_in = 0;
-  p->sent = p->received = false;
-  coll_status status = receive_next(p);
-  if (status == COLL_OK)
-    status = send_next(p);
-  while (status == COLL_OK && any_left(p)) {
-    int index = 0;
-    status = coll_wait_any(p->request, REQUESTS, &index, -1);
-    if (status == COLL_OK && index == DATA_IN)
-      status = take_message(p);
-    else if (status == COLL_OK && index <= ANSWER_IN && !p->request[DATA_OUT] &&
-             !p->request[ANSWER_IN])
-      status = go_on_sending(p);
-  }
-  return status;
-}
-
-/* All rounds of a host's first rank: the speed of its link in bytes per ns. first: that rank of
- * each host. */
-static coll_status run_rounds(probe *p, const int *first, int hosts, int own, double *rate) {
-  double out = 0, in = 0;
-  coll_status status = COLL_OK;
-  for (int shift = 1; shift <= ROUNDS && shift < hosts && status == COLL_OK; shift++) {
-    p->to = first[(own + shift) % hosts];
-    p->from = first[(own + hosts - shift) % hosts];
-    status = run_round(p);
-    out = p->rate > out ? p->rate : out;
-    in = p->rate_in > in ? p->rate_in : in;
-  }
-  *rate = out < in ? out : in;
-  return status;
-}
-
-/* Measures on the first rank of each host; elsewhere *rate is 0. `first` has room for all hosts. */
-static coll_status measure(coll_comm *comm, int *first, double *rate) {
-  const colli_plans *plans = &comm->calls.plans;
-  for (int rank = comm->nranks - 1; rank >= 0; rank--)
-    first[plans->group[rank]] = rank;
-  int own = plans->group[comm->rank];
-  *rate = 0;
-  if (first[own] != comm->rank)
-    return COLL_OK;
-  probe p = {.comm = comm, .out = calloc(2, MOST)};
-  if (!p.out)
-    return COLL_ERR_NO_MEMORY;
-  p.in = p.out + MOST;
-  coll_status status = run_rounds(&p, first, plans->ngroups, own, rate);
-  free(p.out);
-  return status;
-}
-
-/* Puts the speeds of all hosts into the table of ranks, unless they were declared. */
-static void note_speeds(coll_comm *comm, const double *rate) {
-  const double mbit_per_rate = 8e3; /* a byte per ns */
+/* Lists the first rank of each number below nranks that `of` has, if it is one of `among` (NULL:
+ * any). */
+static void list_first(const coll_comm *comm, const int32_t *of, const int32_t *among, hosts *out) {
+  int next = 0;
+  *out = (hosts){.member = out->member, .own = -1};
   for (int rank = 0; rank < comm->nranks; rank++) {
-    colli_rank_info *info = &comm->table[rank];
-    if (rate[rank] <= 0 || info->link_source == COLLI_SPEED_DECLARED)
+    if (of[rank] < next) /* numbers are in the order of their first ranks */
       continue;
-    info->link_mbit = rate[rank] * mbit_per_rate;
-    info->link_source = COLLI_SPEED_MEASURED;
-    if (comm->rank == 0)
-      colli_log_write(&comm->log, COLLI_LOG_INFO, "the link of host %s: %.4g Mbit/s measured",
-                      info->host, info->link_mbit);
+    next = of[rank] + 1;
+    if (among && among[rank] != among[comm->rank])
+      continue;
+    if (rank == comm->rank)
+      out->own = out->count;
+    out->member[out->count++] = rank;
   }
 }
 
-/* What a communicator that takes this one's place, after a failure, finds in its settings. */
-static void keep_speed(coll_comm *comm) {
-  char text[32];
-  const int32_t *group = comm->calls.plans.group;
-  for (int rank = 0; rank < comm->nranks; rank++)
-    if (group[rank] == group[comm->rank] && comm->table[rank].link_source == COLLI_SPEED_MEASURED) {
-      colli_link_speed_print(comm->table[rank].link_mbit, text, sizeof(text));
-      (void)colli_params_set_text(&comm->params, COLLI_PARAM_LINK_SPEED,
-                                  text); /* or measured anew */
-      return;
-    }
+/* The host of each rank. */
+static const int32_t *host_of(const coll_comm *comm) {
+  return comm->calls.plans.host ? comm->calls.plans.host : comm->calls.plans.group;
 }
 
 /* Whether some rank wants it. */
@@ -186,21 +57,115 @@ static bool is_wanted(const coll_comm *comm) {
   return false;
 }
 
+/* Replaces a setting by what was found, so that a communicator that takes this one's place after a
+ * failure has it. If there is no room, that one lacks it. */
+static void keep(coll_comm *comm, colli_param_id id, const char *text) {
+  (void)colli_params_set_text(&comm->params, id, text);
+}
+
+/* ---- sites ----------------------------------------------------------------------------------- */
+
+/* Writes the sites of all hosts into the table, and says so. */
+static void note_sites(coll_comm *comm, const hosts *all, const int *site, int sites) {
+  for (int rank = 0; rank < comm->nranks; rank++)
+    for (int i = 0; i < all->count; i++)
+      if (host_of(comm)[rank] == host_of(comm)[all->member[i]])
+        snprintf(comm->table[rank].site, COLLI_SITE_BYTES, "site %d", site[i] + 1);
+  keep(comm, COLLI_PARAM_SITE, comm->table[comm->rank].site);
+  for (int i = 0; i < all->count && comm->rank == 0; i++)
+    colli_log_write(&comm->log, COLLI_LOG_INFO,
+                    "host %s is at site %d of %d, as round trips to other hosts say",
+                    comm->table[all->member[i]].host, site[i] + 1, sites);
+}
+
+/* Finds sites, unless they are declared. */
+static coll_status find_sites(coll_comm *comm, hosts *all) {
+  if (*comm->table[0].site)
+    return COLL_OK;
+  list_first(comm, host_of(comm), NULL, all);
+  int sites = 1, *site = calloc((size_t)all->count, sizeof(*site));
+  if (!site)
+    return COLL_ERR_NO_MEMORY;
+  coll_status status = colli_measure_sites(comm, all->member, all->count, all->own, site, &sites);
+  if (status == COLL_OK && sites > 1) {
+    coll_error error = COLL_ERROR_INIT;
+    note_sites(comm, all, site, sites);
+    status = colli_comm_refresh_model(comm, &error);
+  }
+  free(site);
+  return status;
+}
+
+/* ---- speeds ---------------------------------------------------------------------------------- */
+
+/* Measures the link of this rank's host, among those of its site, and then the line to the next
+ * site. */
+static coll_status measure_speeds(coll_comm *comm, hosts *some, findings *found) {
+  const colli_plans *plans = &comm->calls.plans;
+  coll_status status = COLL_OK;
+  list_first(comm, host_of(comm), plans->host ? plans->group : NULL, some);
+  if (some->own >= 0)
+    status = colli_measure_link(comm, some->member, some->count, some->own, &found->rate);
+  if (status == COLL_OK)
+    status = coll_barrier(comm); /* or the line would be measured while links still are */
+  list_first(comm, plans->group, NULL, some);
+  if (status == COLL_OK && *comm->table[0].site && some->own >= 0)
+    status = colli_measure_line(comm, some->member, some->count, some->own, &found->line_alpha,
+                                &found->line_rate);
+  return status;
+}
+
+/* Writes the speeds of all hosts into the table, unless they were declared, and says so. */
+static void note_speeds(coll_comm *comm, const findings *found) {
+  char text[32];
+  for (int rank = 0; rank < comm->nranks; rank++) {
+    colli_rank_info *info = &comm->table[rank];
+    if (found[rank].line_rate > 0) {
+      info->line_alpha_ns = found[rank].line_alpha;
+      info->line_beta_ns_per_byte = 1 / found[rank].line_rate;
+      if (comm->rank == 0)
+        colli_log_write(&comm->log, COLLI_LOG_INFO,
+                        "from %s to the next site: %.4g ms and %.4g Mbit/s measured", info->site,
+                        info->line_alpha_ns * 1e-6, found[rank].line_rate * MBIT_PER_RATE);
+    }
+    if (found[rank].rate <= 0 || info->link_source == COLLI_SPEED_DECLARED)
+      continue;
+    info->link_mbit = found[rank].rate * MBIT_PER_RATE;
+    info->link_source = COLLI_SPEED_MEASURED;
+    if (host_of(comm)[rank] == host_of(comm)[comm->rank]) {
+      colli_link_speed_print(info->link_mbit, text, sizeof(text));
+      keep(comm, COLLI_PARAM_LINK_SPEED, text);
+    }
+    if (comm->rank == 0)
+      colli_log_write(&comm->log, COLLI_LOG_INFO, "the link of host %s: %.4g Mbit/s measured",
+                      info->host, info->link_mbit);
+  }
+}
+
+/* Measures speeds and lets all ranks know. */
+static coll_status find_speeds(coll_comm *comm, hosts *some) {
+  findings mine = {0}, *all = calloc((size_t)comm->nranks, sizeof(*all));
+  if (!all)
+    return COLL_ERR_NO_MEMORY;
+  coll_status status = measure_speeds(comm, some, &mine);
+  if (status == COLL_OK)
+    status = coll_allgather(&mine, all, sizeof(mine) / sizeof(double), COLL_FLOAT64, comm);
+  if (status == COLL_OK) {
+    coll_error error = COLL_ERROR_INIT;
+    note_speeds(comm, all);
+    status = colli_comm_refresh_model(comm, &error);
+  }
+  free(all);
+  return status;
+}
+
 coll_status colli_measure_links(coll_comm *comm) {
   if (!is_wanted(comm))
     return COLL_OK;
-  double own = 0, *rate = calloc((size_t)comm->nranks, sizeof(*rate));
-  int *first = calloc((size_t)comm->calls.plans.ngroups, sizeof(*first));
-  coll_status status = rate && first ? measure(comm, first, &own) : COLL_ERR_NO_MEMORY;
+  hosts some = {.member = calloc((size_t)comm->nranks, sizeof(int))};
+  coll_status status = some.member ? find_sites(comm, &some) : COLL_ERR_NO_MEMORY;
   if (status == COLL_OK)
-    status = coll_allgather(&own, rate, 1, COLL_FLOAT64, comm);
-  if (status == COLL_OK) {
-    coll_error error = COLL_ERROR_INIT;
-    note_speeds(comm, rate);
-    status = colli_comm_refresh_model(comm, &error);
-    keep_speed(comm);
-  }
-  free(first);
-  free(rate);
+    status = find_speeds(comm, &some);
+  free(some.member);
   return status;
 }

@@ -100,6 +100,8 @@ typedef struct colli_shape {
   bool varying;         /* block collectives: blocks differ in length, and may be empty */
   int ngroups;          /* 0 or 1: all ranks are equally near; else the number of groups (hosts) */
   const int32_t *group; /* nranks numbers below nranks, the group of each rank; NULL without */
+  const int32_t *host;  /* where groups are more than hosts: the host of each rank, below nranks.
+                         * NULL: each group is a host */
   const uint8_t *share; /* of each group, how many chunks it combines in a weighted algorithm; not
                          * all 0. NULL: all the same */
 } colli_shape;

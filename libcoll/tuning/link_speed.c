@@ -25,10 +25,10 @@ coll_status colli_link_speed_parse(const char *text, double *mbit, uint64_t *sou
     *source = COLLI_SPEED_WANTED;
     return COLL_OK;
   }
-  char *end;
-  double value = *text >= '0' && *text <= '9' ? strtod(text, &end) : 0;
+  const char *unit = text + strspn(text, "0123456789.");
+  double value = strtod(text, NULL); /* which takes more than digits, but the unit tells */
   for (size_t i = 0; value > 0 && i < sizeof(units) / sizeof(units[0]); i++)
-    if (strcmp(end, units[i].name) == 0 && value * units[i].mbit <= MOST_MBIT) {
+    if (strcmp(unit, units[i].name) == 0 && value * units[i].mbit <= MOST_MBIT) {
       *mbit = value * units[i].mbit;
       *source = COLLI_SPEED_DECLARED;
       return COLL_OK;

@@ -10,6 +10,7 @@
 #include "libcoll/cost/links.h"
 #include "libcoll/tuning/link_speed.h"
 #include "libcoll/tuning/quota.h"
+#include "libcoll/tuning/sites.h"
 
 #define CPU_BITS (64 * COLLI_CPU_WORDS)
 
@@ -256,8 +257,19 @@ coll_status colli_locality_find(const colli_rank_info *table, int nranks, int ra
   free(sorted);
   out->mate = find_mate(table, nranks, rank);
   set_model(table, nranks, transports, ranks_fullest, cpus_fullest, corrections, out);
+  coll_status status;
   if (colli_link_speed_apply(table, nranks, out))
-    return COLL_OK;
-  free(out->group);
-  return colli_error_set(error, COLL_ERR_NO_MEMORY, "create", "out of memory for %d ranks", nranks);
+    status = colli_sites_apply(table, nranks, out, error);
+  else
+    status =
+        colli_error_set(error, COLL_ERR_NO_MEMORY, "create", "out of memory for %d ranks", nranks);
+  if (status != COLL_OK)
+    colli_locality_free(out);
+  return status;
+}
+
+void colli_locality_free(colli_locality *locality) {
+  free(locality->group);
+  free(locality->host);
+  free(locality->weights);
 }

@@ -19,10 +19,11 @@ typedef struct colli_locality {
   bool crowded;           /* the ranks on this rank's host outnumber the processors they may use */
   int neighbours;         /* ranks on this rank's host, itself included */
   int mate;               /* the one other rank bound to this rank's core; -1: none, or several */
-  colli_weights *weights; /* how the hosts' links differ; freed with free(). NULL: they do not */
-  int ngroups;            /* hosts */
-  int32_t *group;         /* the host of each rank, numbered in the order of their first ranks; the
-                             caller frees it. NULL: one host */
+  colli_weights *weights; /* how the hosts' links differ; NULL: they do not */
+  int ngroups;            /* sites or, if these are not known or there is one, hosts */
+  int32_t *group;         /* the one of each rank, numbered in the order of their first ranks. NULL:
+                             one host */
+  int32_t *host;          /* where groups are sites: the same for hosts. Else NULL */
 } colli_locality;
 
 /* The transports of the table's records: bit and blob number i belong to ops[i]. */
@@ -31,10 +32,14 @@ typedef struct colli_transport_list {
   int count;
 } colli_transport_list;
 
+/* Frees group, host and weights. */
+void colli_locality_free(colli_locality *locality);
+
 /*
  * Finds where the ranks sit. The model's costs are the largest that any rank has measured, so that
  * all ranks get the same, whatever files they have read. It uses `corrections` (may be NULL; must
- * outlive the result) only if all ranks have read the same ones. Errors: NO_MEMORY.
+ * outlive the result) only if all ranks have read the same ones. The result is freed with
+ * colli_locality_free(), or its parts are. Errors: NO_MEMORY, MISMATCH (sites).
  */
 coll_status colli_locality_find(const colli_rank_info *table, int nranks, int rank,
                                 const colli_transport_list *transports,

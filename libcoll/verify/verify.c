@@ -28,6 +28,9 @@ static bool same_shape(const colli_shape *a, const colli_shape *b) {
     return true;
   if (memcmp(a->group, b->group, (size_t)a->nranks * sizeof(*a->group)) != 0)
     return false;
+  if (!a->host != !b->host ||
+      (a->host && memcmp(a->host, b->host, (size_t)a->nranks * sizeof(*a->host)) != 0))
+    return false;
   return a->share && b->share ? memcmp(a->share, b->share, (size_t)a->ngroups) == 0
                               : a->share == b->share;
 }

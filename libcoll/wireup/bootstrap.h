@@ -17,6 +17,7 @@
 
 #define COLLI_MAX_TRANSPORTS 6
 #define COLLI_CPU_WORDS      16
+#define COLLI_SITE_BYTES     32
 
 /* Where colli_rank_info.link_mbit comes from. Later ones are trusted more. */
 typedef enum colli_speed_source {
@@ -53,7 +54,10 @@ typedef struct colli_rank_info {
   colli_calibration calibration;  /* what it has measured, or typical costs */
   double link_mbit;               /* the speed of its host's link to the network; 0: not known */
   uint64_t link_source;           /* colli_speed_source */
-  uint64_t corrections;           /* the digest of those that it has read; 0: none */
+  char site[COLLI_SITE_BYTES];    /* where its host is; "": not known */
+  double line_alpha_ns;           /* what a message to another site costs; 0: not known */
+  double line_beta_ns_per_byte;
+  uint64_t corrections; /* the digest of those that it has read; 0: none */
   colli_addr control_addrs[COLLI_MAX_ADDRS];
   char transport_names[64]; /* in the order of choice: "shm,verbs,tcp" */
   uint8_t blob[COLLI_MAX_TRANSPORTS][COLL_BLOB_BYTES];

@@ -19,6 +19,7 @@ static bool costs_sound(const colli_calibration *calibration) {
 
 const char *boot_record_check(colli_rank_info *info) {
   info->host[sizeof(info->host) - 1] = '\0';
+  info->site[sizeof(info->site) - 1] = '\0';
   info->transport_names[sizeof(info->transport_names) - 1] = '\0';
   const colli_param_info *bytes = &colli_param_table[COLLI_PARAM_SLOT_BYTES];
   const colli_param_info *count = &colli_param_table[COLLI_PARAM_SLOT_COUNT];
@@ -42,6 +43,9 @@ const char *boot_record_check(colli_rank_info *info) {
   if (!(info->link_mbit >= 0 && info->link_mbit <= MOST_LINK_MBIT) ||
       info->link_source >= COLLI_SPEED_SOURCES)
     return "speed of a link";
+  if (!(info->line_alpha_ns >= 0 && info->line_alpha_ns <= MOST_COST_NS) ||
+      !(info->line_beta_ns_per_byte >= 0 && info->line_beta_ns_per_byte <= MOST_COST_NS))
+    return "costs of a line";
   if (info->status_port > UINT16_MAX)
     return "status port";
   for (int i = 0; i < COLLI_MAX_ADDRS; i++)

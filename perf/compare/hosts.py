@@ -11,7 +11,8 @@ import tempfile
 
 import libraries
 
-SHAPE = re.compile(r"(\d+)x(\d+)(?:@(\d+[kmg]bit)(?:,(\d+[kmg]bit))?)?$")
+RATE = r"(\d+[kmg]bit)"
+SHAPE = re.compile(rf"(\d+)x(\d+)(?:@{RATE}(?:,{RATE})?)?(?:/2@{RATE},(\d+)ms(?:,(\d+)%)?)?$")
 UNITS = {"kbit": 1e3, "mbit": 1e6, "gbit": 1e9}
 AGENT = """#!/bin/sh
 # As ssh would: runs the command on a host, which is given by its address.
@@ -28,14 +29,15 @@ def bits_per_s(rate):
 
 
 class Shape:
-    """HOSTSxRANKS[@RATE[,SLOW]]: how many hosts, ranks of each, and bits per second that each may send; the last host may
-    send and receive only SLOW."""
+    """HOSTSxRANKS[@RATE[,SLOW]][/2@LINE,RTTms[,LOSS%]]: how many hosts, ranks of each, and bits per second that each may
+    send; the last host may send and receive only SLOW. Or half of the hosts are at another site, to which a line leads."""
 
     def __init__(self, text):
         match = SHAPE.match(text)
         if not match:
             raise ValueError(text)
         self.text, self.hosts, self.each, self.tc_rate, self.slow = text, int(match[1]), int(match[2]), match[3], match[4]
+        self.line, self.rtt_ms, self.loss = match[5], match[6], match[7] or "0"
         if self.hosts < 2 or self.hosts > 250 or self.each < 1:
             raise ValueError(text)
         self.ranks = self.hosts * self.each
@@ -44,20 +46,21 @@ class Shape:
         """The least time in which a host can send what it must, or None. Each rank's vector crosses as part of its
         host's; headers are not counted."""
         shares = {"allreduce": 2, "reduce_scatter": 1, "allgather": 1}
-        if not self.tc_rate or operation not in shares or (self.slow and operation != "allreduce"):
+        if not self.tc_rate or operation not in shares or ((self.slow or self.line) and operation != "allreduce"):
             return None
-        if self.slow:  # it needs the result, and the others its vector
-            return size * 8 / bits_per_s(self.slow) * 1e6
+        if self.slow or self.line:  # the slow host, or each site, needs the result, and the others what it has
+            return size * 8 / bits_per_s(self.slow or self.line) * 1e6
         return shares[operation] * (self.hosts - 1) / self.hosts * size * 8 / bits_per_s(self.tc_rate) * 1e6
 
 
 class Hosts:
     """The namespaces, while they exist: a context manager."""
 
-    def __init__(self, shape):
-        self.shape = shape
+    def __init__(self, shape, options):
+        self.shape, self.options = shape, options
         self.tag = f"cmp{os.getpid() % 100000}"
-        self.bridge = f"b{self.tag}"
+        self.bridges = [f"b{site}{self.tag}" for site in range(2 if shape.line else 1)]
+        self.wan = None
         self.round = 0  # of the measurement: ranks are dealt out differently in half of them
 
     def __enter__(self):
@@ -69,7 +72,10 @@ class Hosts:
             file.write(AGENT.replace("TAG", self.tag))
         signal.signal(signal.SIGTERM, lambda *_: exit(143))  # so that the namespaces are removed
         try:
-            self._do(f"ip link add {self.bridge} type bridge", f"ip link set {self.bridge} up")
+            for bridge in self.bridges:
+                self._do(f"ip link add {bridge} type bridge", f"ip link set {bridge} up")
+            if self.shape.line:
+                self._add_line()
             for host in range(self.shape.hosts):
                 self._add(host)
         except libraries.Unusable:
@@ -85,7 +91,11 @@ class Hosts:
                     os.kill(int(pid), signal.SIGKILL)
             for words in (["netns", "del", self.name(host)], ["link", "del", f"v{self.tag}{host + 1}"]):
                 subprocess.run(["ip", *words], capture_output=True, check=False)
-        subprocess.run(["ip", "link", "del", self.bridge], capture_output=True, check=False)
+        if self.wan:
+            self.wan.stdin.close()
+            self.wan.wait()
+        for bridge in self.bridges:
+            subprocess.run(["ip", "link", "del", bridge], capture_output=True, check=False)
         shutil.rmtree(self.folder)
 
     @staticmethod
@@ -95,10 +105,26 @@ class Hosts:
             if done.returncode:
                 raise libraries.Unusable(f"{command}: {done.stderr.strip()}")
 
+    def _add_line(self):
+        program = libraries.build(self.options, "wan", ["cc", "-O2", "wan.c"])
+        if not program:
+            raise libraries.Unusable("the line between two sites is a program that could not be compiled")
+        ends = [f"w{site}{self.tag}" for site in range(2)]
+        self.wan = subprocess.Popen([program, *ends, str(bits_per_s(self.shape.line)), self.shape.rtt_ms, self.shape.loss],
+                                    stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        if self.wan.stdout.readline() != "ready\n":
+            raise libraries.Unusable("the line between two sites needs /dev/net/tun")
+        for end, bridge in zip(ends, self.bridges):
+            self._do(f"ip link set {end} master {bridge} up")
+
+    def site_of(self, host):
+        """The number of a host's site."""
+        return host * len(self.bridges) // self.shape.hosts
+
     def _add(self, host):
         name, veth = self.name(host), f"v{self.tag}{host + 1}"
         self._do(f"ip netns add {name}", f"ip link add {veth} type veth peer name eth0 netns {name}",
-                 f"ip link set {veth} master {self.bridge} up", f"ip -n {name} link set lo up",
+                 f"ip link set {veth} master {self.bridges[self.site_of(host)]} up", f"ip -n {name} link set lo up",
                  f"ip -n {name} addr add {self.address(host)}/24 dev eth0", f"ip -n {name} link set eth0 up")
         slow = self.shape.slow if host == self.shape.hosts - 1 else None
         if self.shape.tc_rate:
@@ -144,7 +170,7 @@ class HostsLibcoll(libraries.Libcoll):
         secret = secrets.token_hex(32)
         commands = []
         for rank in range(ranks):
-            measured = ["COLL_LINK_SPEED=measure"] if self.hosts.shape.slow else []
+            measured = ["COLL_LINK_SPEED=measure"] if self.hosts.shape.slow or self.hosts.shape.line else []
             words = ["env", *measured, f"COLL_RANK={rank}", f"COLL_NRANKS={ranks}", f"COLL_SECRET={secret}",
                      f"COLL_ROOT={self.hosts.address(self.hosts.host_of(0))}:{self.port}", self.program, operation, "-b",
                      ",".join(map(str, sizes)), "-w", "2", "-r", "-1", "-R", "0", "--json", path if rank == 0 else "/dev/null"]
@@ -201,5 +227,7 @@ def place(found, hosts, options):
                                                   for library in found.all if library.name in KINDS]
     if hosts.shape.tc_rate:
         found.all.append(Line("limit", options, None))
+    line_us = hosts.shape.line_us("allreduce", max(options.sizes))
     for library in found.all:
         library.hosts = hosts
+        library.slowness_s = 20 * (line_us or 0) * 1e-6

@@ -83,6 +83,7 @@ class Library:
     """A column of the table: `run` gives [(series, bytes, us)] and None or why it failed."""
     is_peer = True
     is_ours = False
+    slowness_s = 0  # how much longer than elsewhere a run may take, for each size
     fastest = {}  # of a limit that tries several settings: (least us, setting) by (ranks, operation, bytes)
 
     def __init__(self, name, options, program):
@@ -95,7 +96,7 @@ class Library:
 
     def seconds(self, sizes):
         """The time limit of a run."""
-        return START_S + 4 * MOST_S * len(sizes)
+        return START_S + (4 * MOST_S + self.slowness_s) * len(sizes)
 
     def words(self, operation, sizes):
         """The arguments after a program's own options."""

@@ -35,6 +35,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
   if (colli_shm_capacity_slots(table, NRANKS, 1, 65536) == 0)
     abort();
   if (colli_locality_find(table, NRANKS, 1, &transports, NULL, &locality, &error) == COLL_OK)
-    free(locality.group);
+    colli_locality_free(&locality);
   return 0;
 }

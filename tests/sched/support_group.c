@@ -83,6 +83,14 @@ static const uint8_t *make_shares(void) {
   return some_shares;
 }
 
+/* Ranks that are dealt out to three hosts; groups may cut through them. */
+static const int32_t *make_hosts(int nranks) {
+  static int32_t hosts[MANY];
+  for (int rank = 0; rank < nranks; rank++)
+    hosts[rank] = rank % (nranks < 3 ? 1 : 3);
+  return hosts;
+}
+
 /* All shapes of one root. */
 static void shapes_of_root(const colli_algo *algo, colli_shape shape, int32_t *near,
                            void (*visit)(const colli_algo *, const colli_shape *, near_kind,
@@ -105,6 +113,11 @@ static void shapes_of_root(const colli_algo *algo, colli_shape shape, int32_t *n
           shape.share = shape.ngroups <= MANY ? make_shares() : NULL;
           if (algo->weighted && shape.share)
             visit(algo, &shape, (near_kind)kind, ctx);
+          shape.share = NULL;
+          shape.host = algo->groups && shape.nranks <= MANY ? make_hosts(shape.nranks) : NULL;
+          if (shape.host)
+            visit(algo, &shape, (near_kind)kind, ctx);
+          shape.host = NULL;
         }
   }
 }
@@ -131,10 +144,10 @@ const char *shape_tell(const colli_algo *algo, const colli_shape *shape, near_ki
   static const char *const orders[] = {"any", "ranks", "tree", "left"};
   static const char *const nears[] = {"",         ", in halves", ", in sqrt(n) groups",
                                       ", uneven", ", dealt",     ", mixed"};
-  snprintf(text, 160, "%s %s, %d ranks, root %d, order %s%s%s%s%s", colli_coll_name(algo->coll),
+  snprintf(text, 160, "%s %s, %d ranks, root %d, order %s%s%s%s%s%s", colli_coll_name(algo->coll),
            algo->name, shape->nranks, shape->root, orders[shape->order],
            shape->in_place ? ", in place" : "", shape->varying ? ", varying" : "",
-           shape->share ? ", shares" : "", nears[near]);
+           shape->share ? ", shares" : "", shape->host ? ", hosts" : "", nears[near]);
   return text;
 }
 

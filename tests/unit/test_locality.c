@@ -7,6 +7,7 @@
 #include "libcoll/cost/links.h"
 #include "libcoll/tuning/link_speed.h"
 #include "libcoll/tuning/locality.h"
+#include "libcoll/tuning/sites.h"
 
 #define RANKS 4
 
@@ -155,8 +156,7 @@ static void expect_links(double beta, bool differ) {
   cr_expect_float_eq(found.model.beta_ns_per_byte, beta, 1e-9, "%g", found.model.beta_ns_per_byte);
   cr_expect_eq(found.weights != NULL, differ);
   cr_expect_eq(found.model.group_beta_ns_per_byte != NULL, differ);
-  free(found.group);
-  free(found.weights);
+  colli_locality_free(&found);
 }
 
 Test(link_speed, slowest_counts_if_all_are_known) {
@@ -232,4 +232,95 @@ Test(link_speed, setting) {
   colli_link_speed_print(114.68, text, sizeof(text));
   cr_expect_eq(colli_link_speed_parse(text, &mbit, &source, &error), COLL_OK);
   cr_expect_float_eq(mbit, 114.68, 1e-9);
+}
+
+/* ---- sites ----------------------------------------------------------------------------------- */
+
+/* Ranks of some hosts, each at the site that a letter says ("-": none); TCP between hosts. */
+static void fill_sites(int per_host, const char *sites) {
+  fill_table(per_host, 5);
+  for (int rank = 0; rank < RANKS; rank++)
+    if (sites[rank] != '-')
+      table[rank].site[0] = sites[rank];
+}
+
+Test(sites, become_groups) {
+  colli_model usual;
+  colli_model_default(COLLI_LINK_TCP, 1, 0, &usual);
+  fill_sites(1, "abab");
+  colli_locality found = find();
+  cr_assert_eq(found.ngroups, 2);
+  cr_expect_arr_eq(found.group, ((int32_t[]){0, 1, 0, 1}), sizeof(int32_t[RANKS]));
+  cr_expect_arr_eq(found.host, ((int32_t[]){0, 1, 2, 3}), sizeof(int32_t[RANKS]));
+  cr_expect_eq(found.model.near_alpha_ns, usual.alpha_ns, "hosts of one site");
+  cr_expect_eq(found.model.near_beta_ns_per_byte, usual.beta_ns_per_byte);
+  cr_expect_gt(found.model.alpha_ns, 100 * usual.alpha_ns, "assumed");
+  colli_locality_free(&found);
+}
+
+Test(sites, line_is_as_measured) {
+  fill_sites(1, "aabb");
+  table[0].line_alpha_ns = 1e7;
+  table[0].line_beta_ns_per_byte = 40;
+  table[2].line_alpha_ns = 2e7;
+  table[2].line_beta_ns_per_byte = 20;
+  colli_locality found = find();
+  cr_expect_eq(found.model.alpha_ns, 2e7);
+  cr_expect_eq(found.model.beta_ns_per_byte, 40);
+  colli_locality_free(&found);
+}
+
+Test(sites, links_of_hosts_are_near) {
+  fill_speeds(1000, 100, 1000, 1000, COLLI_SPEED_DECLARED);
+  for (int rank = 0; rank < RANKS; rank++)
+    table[rank].site[0] = rank < 2 ? 'a' : 'b';
+  colli_locality found = find();
+  cr_expect_float_eq(found.model.near_beta_ns_per_byte, 80, 1e-9);
+  cr_expect_null(found.weights, "sites have no shares");
+  cr_expect_null(found.model.group_beta_ns_per_byte);
+  colli_locality_free(&found);
+}
+
+Test(sites, one_or_as_many_as_hosts_change_no_groups) {
+  fill_sites(2, "aaaa");
+  colli_locality found = find();
+  cr_expect_eq(found.ngroups, 2);
+  cr_expect_null(found.host);
+  double near = found.model.near_alpha_ns, far = found.model.alpha_ns;
+  colli_locality_free(&found);
+  fill_sites(2, "aabb");
+  found = find();
+  cr_expect_eq(found.ngroups, 2);
+  cr_expect_null(found.host);
+  cr_expect_eq(found.model.near_alpha_ns, near, "ranks of one host");
+  cr_expect_gt(found.model.alpha_ns, 100 * far, "but hosts are far from each other");
+  colli_locality_free(&found);
+}
+
+/* Whether ranks with these sites are refused, with such a message. */
+static void expect_refusal(int per_host, const char *sites, const char *message) {
+  colli_locality found;
+  coll_error error = COLL_ERROR_INIT;
+  fill_sites(per_host, sites);
+  cr_expect_eq(colli_locality_find(table, RANKS, 0, &transports, &corrections, &found, &error),
+               COLL_ERR_MISMATCH);
+  cr_expect_not_null(strstr(error.message, message), "%s", error.message);
+}
+
+Test(sites, contradictions_are_refused) {
+  expect_refusal(1, "aab-", "rank 0 (host ) is at site a, but rank 3 (host ) is at none");
+  expect_refusal(1, "--ba", "rank 2 (host ) is at site b, but rank 0 (host ) is at none");
+  expect_refusal(2, "aaab", "ranks 2 and 3 share host , but COLL_SITE says a and b");
+  expect_refusal(4, "aaab", "ranks 0 and 3 share host , but COLL_SITE says a and b");
+}
+
+Test(sites, setting) {
+  char site[COLLI_SITE_BYTES];
+  coll_error error = COLL_ERROR_INIT;
+  cr_expect_eq(colli_site_parse("rack 7, row 2", site, &error), COLL_OK);
+  cr_expect_str_eq(site, "rack 7, row 2");
+  cr_expect_eq(colli_site_parse("1234567890123456789012345678901", site, &error), COLL_OK);
+  cr_expect_eq(colli_site_parse("12345678901234567890123456789012", site, &error),
+               COLL_ERR_INVALID_USAGE);
+  cr_expect_not_null(strstr(error.message, "at most 31 characters"));
 }

@@ -1,5 +1,5 @@
 /*
- * allreduce_hier.c: all-reduce inside groups and between them (hier.h). In three ways:
+ * allreduce_hier.c: all-reduce inside groups and between them (hier.h). In four ways:
  *
  *   hier        binomial reduce to the group's leader, recursive doubling among the leaders,
  *               binomial broadcast. Cost: log2(g) rounds between g groups, 2 log2(m) inside groups
@@ -10,6 +10,8 @@
  *               long vectors: what goes between groups is shared out among all ranks.
  *   hier_split  the same with recursive doubling between groups. Wins for two groups, which
  *               exchange their shares in one round, and for middle sizes.
+ *   hier_lanes  the same in four lanes, each of which has a part of the vector on its way while
+ *               others wait. Wins for long vectors between sites, whose line has a long latency.
  *
  * If groups differ in size, positions do not match, and only the leaders exchange data. Source:
  * Karonis, de Supinski, Foster, Gropp, Lusk and Bresnahan, "Exploiting hierarchy in parallel
@@ -49,6 +51,21 @@ static const colli_hier split = {
     .across = &colli_allreduce_recdbl,
     .leave = &colli_allgather_ring,
     .otherwise = &led,
+};
+
+static const colli_hier led_lanes = {
+    .enter = &colli_reduce_binomial,
+    .across = &colli_allreduce_recdbl,
+    .leave = &colli_broadcast_binomial,
+    .lanes = 4,
+};
+
+static const colli_hier lanes = {
+    .enter = &colli_reduce_scatter_ring,
+    .across = &colli_allreduce_recdbl,
+    .leave = &colli_allgather_ring,
+    .otherwise = &led_lanes,
+    .lanes = 4,
 };
 
 COLLI_HIER_FUNCTIONS(hier, &led)
@@ -99,4 +116,22 @@ const colli_algo colli_allreduce_hier_split = {
     .nchunks = hier_split_nchunks,
     .emit = hier_split_emit,
     .cost = hier_split_cost,
+};
+
+COLLI_HIER_FUNCTIONS(hier_lanes, &lanes)
+
+const colli_algo colli_allreduce_hier_lanes = {
+    .name = "hier_lanes",
+    .id = 143,
+    .coll = COLLI_ALLREDUCE,
+    .when = "long vectors at two sites: several parts are on the line at once",
+    .source = "Karonis et al. 2000",
+    .orders = COLLI_GIVES_ANY,
+    .pipelined = true,
+    .exchanges = true,
+    .groups = true,
+    .radix = 2,
+    .nchunks = hier_lanes_nchunks,
+    .emit = hier_lanes_emit,
+    .cost = hier_lanes_cost,
 };

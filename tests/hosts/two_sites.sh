@@ -1,0 +1,57 @@
+#!/bin/bash
+# Four hosts as network namespaces at two sites, joined by a line of 100 Mbit/s and 10 ms: the sites are found, or declared,
+# and an all-reduce then sends each vector over the line once each way, whatever the ranks' order. Needs root, ip, tc and
+# /dev/net/tun; exits 77 (skipped) with a reason where they are missing.
+set -u
+tag=s$(($$ % 100000))
+root=10.84.0.1
+. "$SOURCE/tests/hosts/four_hosts.inc"
+[ -w /dev/net/tun ] || skip "needs /dev/net/tun, for the line between the sites"
+
+cleanup() {
+  remove_hosts
+  exec 3>&-
+  remove_networks
+  rm -rf "$out"
+}
+trap cleanup EXIT
+
+# Hosts 1 and 3 are at one site, 2 and 4 at the other. The line ends with descriptor 3.
+set_up() {
+  add_networks && mkfifo "$out/line" || return 1
+  for i in $hosts; do
+    ip netns add "$tag-$i" && ip -n "$tag-$i" link set lo up || return 1
+    plug "$i" $(((i + 1) % 2)) 10.84.0 && ip -n "$tag-$i" link set eth$(((i + 1) % 2)) name eth0 2>/dev/null
+  done
+  "$BUILD/tests/hosts_wan" "l0$tag" "l1$tag" 100000000 10 0 <"$out/line" >"$out/wan" 2>&1 &
+  exec 3>"$out/line"
+  await 10 grep -q ready "$out/wan" || return 1
+  for n in 0 1; do ip link set "l$n$tag" master "b$n$tag" up || return 1; done
+}
+set_up >"$out/setup" 2>&1 || skip "cannot make network namespaces here: $(tail -n 1 "$out/setup" "$out/wan" 2>/dev/null)"
+
+# count WHAT SETTINGS: all-reduces of 1 MiB with settings that the shell command SETTINGS makes; the bytes that they have
+# moved over the line, one way, are in $moved.
+count() {
+  moved=$(cat "/sys/class/net/l0$tag/statistics/tx_bytes")
+  COLL_LOG=info start_ranks 300 sh -c "$2; exec \"\$@\"" sh "$BUILD/bin/coll_perf" allreduce -b 1M -e 1M -w 1 -n 5
+  expect "all-reduces end ($1)" all_succeed
+  expect "every result is right" grep -q "Out of bounds values : 0 OK" "$out/0"
+  moved=$(($(cat "/sys/class/net/l0$tag/statistics/tx_bytes") - moved))
+}
+
+count "nothing known" true
+plain=$moved
+count "declared sites" "export COLL_SITE=site\$((COLL_RANK % 2))"
+# Half as much, and what else is sent.
+expect "much less goes over the line ($moved instead of $plain bytes)" [ $((3 * moved)) -lt $((2 * plain)) ]
+count "measured sites" "[ \$COLL_RANK != 3 ] || export COLL_LINK_SPEED=measure"
+expect "two sites are found" [ "$(grep -c "is at site [12] of 2" "$out/0")" = 4 ]
+expect "each has two hosts" [ "$(grep -c "is at site 2 of 2" "$out/0")" = 2 ]
+expect "the line is measured" grep -q "from site 1 to the next site: .* Mbit/s measured" "$out/0"
+expect "less goes over the line ($moved instead of $plain bytes)" [ "$moved" -lt "$plain" ]
+
+start_ranks 60 sh -c '[ $COLL_RANK = 2 ] || export COLL_SITE=a; exec "$@"' sh "$BUILD/bin/coll_perf" allreduce -b 8 -e 8
+wait $pids
+expect "a host without a site is named" grep -q "rank 2 (host .*) is at none; set COLL_SITE" "$out/1"
+exit $failed
