@@ -30,6 +30,7 @@ typedef struct colli_algo {
   bool in_order; /* a tree whose ranks are numbered from left to right, so that a parent may lie
                   * beyond the end of its block */
   bool groups;   /* only for communicators of several groups (shape->ngroups > 1) */
+  bool sites;    /* chosen only where groups are sites (colli_model.sites), or by name */
   bool weighted; /* divides work by shape->share; chosen only where there is one, or by name */
   /* The number of chunks for this shape (1 for a barrier). */
   int (*nchunks)(const colli_shape *shape);

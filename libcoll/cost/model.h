@@ -23,6 +23,7 @@ typedef struct colli_model {
                                  * message */
   bool device;                  /* a device moves messages, not the ranks' cores */
   bool paired;                  /* all ranks 2i and 2i + 1 share a core and memory */
+  bool sites;                   /* groups are sites */
   const colli_correction
       *corrections; /* indexed by algorithm id; NULL: none. Not owned by the model */
   const double *group_beta_ns_per_byte; /* beta of each group's link to the others, where they

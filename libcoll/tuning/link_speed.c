@@ -63,13 +63,17 @@ static bool find_speeds(const colli_rank_info *table, int nranks, const colli_lo
   return true;
 }
 
+double colli_link_speed_beta(double mbit, const colli_model *model) {
+  return fmax(model->beta_ns_per_byte, NS_PER_BYTE_AT_1_MBIT / mbit);
+}
+
 /* Sets the model's betas. */
 static bool set_betas(const double *mbit, const uint64_t *trust, double *beta,
                       colli_locality *out) {
   double slowest = 0;
   bool said = false;
   for (int group = 0; group < out->ngroups; group++) {
-    beta[group] = fmax(out->model.beta_ns_per_byte, NS_PER_BYTE_AT_1_MBIT / mbit[group]);
+    beta[group] = colli_link_speed_beta(mbit[group], &out->model);
     slowest = fmax(slowest, beta[group]);
     said |= trust[group] != COLLI_SPEED_NOMINAL;
   }

@@ -15,6 +15,9 @@ coll_status colli_link_speed_parse(const char *text, double *mbit, uint64_t *sou
 /* The setting that says so: what a communicator that is made from this one inherits. */
 void colli_link_speed_print(double mbit, char *text, size_t bytes);
 
+/* Beta of a link, at least that of the model, which is what cores can do. */
+double colli_link_speed_beta(double mbit, const colli_model *model);
+
 /*
  * Takes the speeds from the table of ranks, whose groups `out` has: of a host, what the rank says
  * that knows best. Where all hosts have one, beta becomes that of the slowest, and if they differ,

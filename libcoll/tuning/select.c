@@ -98,7 +98,8 @@ static int insert_by_cost(colli_choice *list, int length, int capacity,
 static bool is_for(const colli_algo *algo, const colli_shape *shape, const colli_model *model) {
   int least = model->device && algo->ranks_device ? algo->ranks_device : algo->ranks_min;
   return shape->nranks >= least && (!algo->ranks_max || shape->nranks <= algo->ranks_max) &&
-         (model->paired || !algo->turns) && (shape->share || !algo->weighted);
+         (model->paired || !algo->turns) && (shape->share || !algo->weighted) &&
+         (model->sites || !algo->sites);
 }
 
 /* Lists all algorithms that suit a shape, with the times of their formulas; returns their

@@ -80,6 +80,7 @@ static void set_line(const colli_rank_info *table, int nranks, colli_locality *o
   out->model.alpha_ns = fmax(out->model.alpha_ns, known ? alpha_ns : ASSUMED_ALPHA_NS);
   out->model.beta_ns_per_byte = fmax(out->model.beta_ns_per_byte, known ? beta : ASSUMED_BETA);
   out->model.group_beta_ns_per_byte = NULL;
+  out->model.sites = true;
   free(out->weights);
   out->weights = NULL;
 }

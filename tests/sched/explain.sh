@@ -124,4 +124,17 @@ for levels in "" 8:500:0.01 8:500:0.01,12:1000:0.01,all:2000:0.01 all:2000:0.01 
   1:1:1,2:1:1,4:1:1,8:1:1,all:1:1 8:nan:1,all:1:1; do
   expect 2 "--levels takes 'assumed', or 2 to 4 of RANKS:ALPHA:BETA" allreduce -n 64 --levels "$levels" -b 8
 done
+
+# Hosts whose links differ.
+slow="allreduce --hosts 8 --ranks-per-host 1 -b 64M --cores 0"
+expect 0 "shares of hosts in weighted algorithms: 0 1 1 1 1 1 1 1" $slow --link-speeds 100mbit,1gbit
+expect 0 "* hier_weighted" $slow --link-speeds 100mbit,1gbit
+expect 0 "* ring" $slow --link-speeds 1gbit
+expect 0 "14 chunks, 0 scratch, 2 lanes, 28 steps" $slow --link-speeds 1gbit,100mbit,1gbit --rank 1
+for speeds in "" , 100mbit, ,100mbit 100 measure 100mbit,fast; do
+  expect 2 "--link-speeds takes speeds as 100mbit" $slow --link-speeds "$speeds"
+done
+expect 2 "more speeds than there are hosts" $slow --link-speeds 1gbit,1gbit,1gbit,1gbit,1gbit,1gbit,1gbit,1gbit,1gbit
+expect 2 "--link-speeds needs --hosts" allreduce -n 8 -b 8 --link-speeds 1gbit
+expect 2 "--link-speeds needs --hosts, and no --levels" $many -b 8 --link-speeds 1gbit
 exit $failed

@@ -294,6 +294,7 @@ Test(sites, one_or_as_many_as_hosts_change_no_groups) {
   cr_expect_null(found.host);
   cr_expect_eq(found.model.near_alpha_ns, near, "ranks of one host");
   cr_expect_gt(found.model.alpha_ns, 100 * far, "but hosts are far from each other");
+  cr_expect(found.model.sites);
   colli_locality_free(&found);
 }
 

@@ -130,6 +130,7 @@ const colli_algo colli_allreduce_hier_lanes = {
     .pipelined = true,
     .exchanges = true,
     .groups = true,
+    .sites = true,
     .radix = 2,
     .nchunks = hier_lanes_nchunks,
     .emit = hier_lanes_emit,

@@ -55,6 +55,8 @@ static void set_chooser(const question *q, answer *a) {
                    &a->model);
   if (q->network.nlevels)
     explain_set_network(q, &calibration, a);
+  if (q->link_speeds)
+    explain_set_speeds(q, a);
   a->model.paired = q->hosts == 1 && near == COLLI_LINK_SHM &&
                     q->nranks == 2 * q->cores; /* as collrun binds them */
   if (q->hosts == 1)
@@ -104,6 +106,7 @@ void explain_free(answer *a) {
   colli_tuner_close(a->chooser.tuner);
   free(a->corrections);
   free(a->group);
+  free(a->weights);
 }
 
 /* The schedules of all ranks; NULL if out of memory. */

@@ -4,6 +4,7 @@
 
 #include "libcoll/base/param.h"
 #include "libcoll/cost/network.h"
+#include "libcoll/cost/weights.h"
 #include "libcoll/tuning/calibration.h"
 #include "libcoll/tuning/choose.h"
 
@@ -40,10 +41,11 @@ typedef struct question {
   const char *transport;
   colli_link_kind link; /* what it costs */
   int hosts;
-  int ranks_per_host;    /* 0: not given */
-  colli_network network; /* without levels: none was given */
-  bool table;            /* a range as a table of all candidates */
-  int cores;             /* of a host */
+  int ranks_per_host;      /* 0: not given */
+  colli_network network;   /* without levels: none was given */
+  const char *link_speeds; /* NULL: not given */
+  bool table;              /* a range as a table of all candidates */
+  int cores;               /* of a host */
   bool cores_given;
   int gpus;     /* of a host, whose r-th rank is on GPU r modulo that; 0: not asked */
   bool threads; /* the ranks are, of one process */
@@ -59,6 +61,7 @@ typedef struct question {
 typedef struct answer {
   colli_shape shape;
   int32_t *group;
+  colli_weights *weights; /* or NULL */
   colli_limits limits;
   colli_model model;
   colli_corrections *corrections; /* or NULL */
@@ -85,6 +88,12 @@ bool explain_levels(const char *text, colli_network *network);
 
 /* The nearest level of a network are near links, the last one far links, as programs know them. */
 void explain_set_network(const question *q, const colli_calibration *calibration, answer *a);
+
+/* speeds.c: sets what hosts' links cost, as --link-speeds says, and their shares. */
+void explain_set_speeds(const question *q, answer *a);
+
+/* Prints the shares, if there are any. */
+void explain_print_shares(const answer *a);
 
 /* The model with all levels. */
 colli_model explain_model(const question *q, const answer *a);

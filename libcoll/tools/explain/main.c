@@ -41,6 +41,7 @@ static void print_question(const question *q, const answer *a) {
   if (a->shape.ngroups > 1)
     printf("within a host: alpha %.0f ns a message, beta %.3g ns a byte\n", m->near_alpha_ns,
            m->near_beta_ns_per_byte);
+  explain_print_shares(a);
   if (q->network.nlevels)
     printf("the network is as assumed by --levels; nothing of it was measured\n\n");
   else if (a->origin.path[0])

@@ -40,6 +40,9 @@ static const char help[] =
     "                       hosts shm means tcp\n"
     "      --hosts H        the ranks are spread over H hosts, in order (default 1)\n"
     "      --ranks-per-host R  with --hosts, instead of --ranks\n"
+    "      --link-speeds S  with --hosts: the speeds of the hosts' links, as 100mbit,1gbit; the "
+    "last\n"
+    "                       one holds for the hosts that follow\n"
     "      --levels TEXT    a network whose devices move messages, with what a message costs "
     "within\n"
     "                       groups of ranks, the nearest (hosts) first: RANKS:ALPHA:BETA (ns, ns "
@@ -150,6 +153,7 @@ enum {
   OPT_CORES,
   OPT_HOSTS,
   OPT_RANKS_PER_HOST,
+  OPT_LINK_SPEEDS,
   OPT_LEVELS,
   OPT_TABLE,
   OPT_DETERMINISTIC,
@@ -215,6 +219,9 @@ static bool take_scale_option(int option, question *q) {
     return true;
   case OPT_RANKS_PER_HOST:
     q->ranks_per_host = parse_int(optarg, "--ranks-per-host", 1, COLLI_MODEL_RANKS);
+    return true;
+  case OPT_LINK_SPEEDS:
+    q->link_speeds = optarg;
     return true;
   case OPT_LEVELS:
     if (!explain_levels(optarg, &q->network))
@@ -356,6 +363,8 @@ static void check_question(const question *q, bool has_bytes) {
     explain_refuse("--rank %d is not a rank: there are %d", q->rank, q->nranks);
   if (q->rank >= 0 && q->last_bytes)
     explain_refuse("--rank takes one size, not a range");
+  if (q->link_speeds && (q->hosts == 1 || q->network.nlevels))
+    explain_refuse("--link-speeds needs --hosts, and no --levels");
   if (q->hosts > q->nranks)
     explain_refuse("--hosts %d: there are only %d ranks", q->hosts, q->nranks);
   if (q->deterministic > COLL_DETERMINISTIC_OFF && (!colli_reduces(q->coll) || !rounds(q->type)))
@@ -391,6 +400,7 @@ question explain_ask(int argc, char **argv) {
       {"cores", required_argument, NULL, OPT_CORES},
       {"hosts", required_argument, NULL, OPT_HOSTS},
       {"ranks-per-host", required_argument, NULL, OPT_RANKS_PER_HOST},
+      {"link-speeds", required_argument, NULL, OPT_LINK_SPEEDS},
       {"levels", required_argument, NULL, OPT_LEVELS},
       {"table", no_argument, NULL, OPT_TABLE},
       {"deterministic", required_argument, NULL, OPT_DETERMINISTIC},
