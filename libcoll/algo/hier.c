@@ -106,17 +106,12 @@ static int count_chunks(const colli_hier *hier, const colli_layout *l) {
   return chunks;
 }
 
-/* The number of lanes. */
-static int count_lanes(const colli_hier *hier) {
-  return hier->lanes ? hier->lanes : 1;
-}
-
 int colli_hier_nchunks(const colli_hier *hier, const colli_shape *shape) {
   colli_layout l;
   if (!colli_layout_make(&l, shape))
     return 1; /* out of memory; emitting will fail, too */
   hier = colli_hier_fitting(hier, &l);
-  int chunks = count_lanes(hier) * count_chunks(hier, &l);
+  int chunks = colli_hier_lanes(hier) * count_chunks(hier, &l);
   colli_layout_free(&l);
   return chunks;
 }
@@ -212,7 +207,7 @@ static coll_status add_led(colli_builder *builder, const colli_hier *hier, const
 /* Adds the steps of all lanes. */
 static coll_status add_lanes(colli_builder *builder, const colli_hier *hier,
                              const colli_shape *shape, colli_layout *l, int chunks) {
-  int lanes = count_lanes(hier);
+  int lanes = colli_hier_lanes(hier);
   coll_status status = COLL_OK;
   if (hier->otherwise)
     colli_layout_find_peers(l, shape->nranks);
@@ -230,7 +225,8 @@ coll_status colli_hier_emit(const colli_hier *hier, const colli_shape *shape, co
   if (!colli_layout_make(&l, shape))
     return COLL_ERR_NO_MEMORY;
   hier = colli_hier_fitting(hier, &l);
-  int chunks = count_chunks(hier, &l), lanes = count_lanes(hier), all = lanes * chunks, rows = 0;
+  int chunks = count_chunks(hier, &l), lanes = colli_hier_lanes(hier), all = lanes * chunks,
+      rows = 0;
   if (!hier->otherwise && shape->coll != COLLI_BROADCAST)
     rows = shape->coll == COLLI_REDUCE ? ROW_RESULT + 1 : ROW_KEPT + 1;
   colli_builder *builder = colli_builder_create(shape, all, rows * all, lanes);

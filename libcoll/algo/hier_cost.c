@@ -115,20 +115,37 @@ static double one_way_cost(const colli_hier *hier, const colli_layout *l, int ro
   return first + (partition->passes - 1) * next;
 }
 
-/* An all-reduce: results come back before the next pass begins. */
+/* One pass of one lane of an all-reduce, which has so many chunks. */
+static double lane_cost(const colli_hier *hier, const colli_layout *l, int chunks,
+                        const colli_partition *cut, size_t elem_bytes, const colli_model *near,
+                        const colli_model *far) {
+  int share = hier->otherwise ? chunks / l->size[0] : chunks, most = 0;
+  for (int group = 0; group < l->ngroups; group++)
+    most = l->size[group] > most ? l->size[group] : most;
+  colli_shape inside = ranks_of(most, 0, NULL), across = ranks_of(l->ngroups, 0, l->share);
+  return part_cost(hier->enter, inside, chunks, cut, elem_bytes, near) +
+         part_cost(hier->across, across, share, cut, elem_bytes, far) +
+         part_cost(hier->leave, inside, chunks, cut, elem_bytes, near);
+}
+
+/* An all-reduce: results come back before the next pass begins. Lanes share the links, but wait at
+ * the same time. */
 static double two_way_cost(const colli_hier *hier, const colli_layout *l,
                            const colli_partition *partition, size_t elem_bytes,
                            const colli_model *near, const colli_model *far) {
-  int chunks = partition->nchunks, share = hier->otherwise ? chunks / l->size[0] : chunks, most = 0;
-  for (int group = 0; group < l->ngroups; group++)
-    most = l->size[group] > most ? l->size[group] : most;
+  int lanes = colli_hier_lanes(hier), chunks = partition->nchunks / lanes;
+  size_t region = partition->region, used = (size_t)lanes;
+  if (region) /* a short vector does not fill all lanes */
+    used = (partition->count + region * (size_t)chunks - 1) / (region * (size_t)chunks);
   colli_partition cut = *partition;
   cut.passes = 1;
   cut.region = cut.piece;
-  colli_shape inside = ranks_of(most, 0, NULL), across = ranks_of(l->ngroups, 0, l->share);
-  double pass = part_cost(hier->enter, inside, chunks, &cut, elem_bytes, near) +
-                part_cost(hier->across, across, share, &cut, elem_bytes, far) +
-                part_cost(hier->leave, inside, chunks, &cut, elem_bytes, near);
+  colli_model near_links = *near, far_links = *far;
+  near_links.alpha_ns = far_links.alpha_ns = 0;
+  double pass = lane_cost(hier, l, chunks, &cut, elem_bytes, near, far);
+  if (used > 1)
+    pass +=
+        (double)(used - 1) * lane_cost(hier, l, chunks, &cut, elem_bytes, &near_links, &far_links);
   return partition->passes * pass;
 }
 

@@ -32,6 +32,11 @@ static inline const colli_hier *colli_hier_fitting(const colli_hier *hier, const
   return hier->otherwise && !l->equal ? hier->otherwise : hier;
 }
 
+/* The number of lanes. */
+static inline int colli_hier_lanes(const colli_hier *hier) {
+  return hier->lanes ? hier->lanes : 1;
+}
+
 /* The shape of a part that runs on some of the ranks. */
 static inline colli_shape colli_hier_part(const colli_algo *algo, int count, int self, int root,
                                           const uint8_t *share) {

@@ -102,16 +102,21 @@ static int owners_nchunks(const colli_shape *shape) {
   return first_chunk(shape, shape->nranks);
 }
 
-/* Each round, every group that still has one gets a chunk done, so that a connection holds one at a
- * time. */
+/* How many rounds there are: each gets one chunk of every group done that still has one. */
+static int count_rounds(const colli_shape *shape) {
+  int rounds = 0;
+  for (int group = 0; group < shape->nranks; group++)
+    rounds = share_of(shape, group) > rounds ? share_of(shape, group) : rounds;
+  return rounds;
+}
+
+/* Round by round, so that a connection holds one chunk of a kind at a time. */
 static coll_status owners_emit(const colli_shape *shape, colli_sched **sched) {
-  int n = shape->nranks, rounds = 0;
+  int n = shape->nranks, rounds = count_rounds(shape);
   colli_builder *builder = colli_builder_create(shape, owners_nchunks(shape), 0, 1);
   if (!builder)
     return COLL_ERR_NO_MEMORY;
   owner o = {builder, shape, shape->rank, n, first_chunk(shape, shape->rank)};
-  for (int group = 0; group < n; group++)
-    rounds = share_of(shape, group) > rounds ? share_of(shape, group) : rounds;
   for (int round = 0; round < rounds; round++) {
     contribute(&o, round);
     if (share_of(shape, o.rank) > round)
@@ -121,7 +126,7 @@ static coll_status owners_emit(const colli_shape *shape, colli_sched **sched) {
   return colli_builder_finish(builder, sched);
 }
 
-/* The time of the link that takes longest; each pass has its latency, as results come back before
+/* The time of the link that takes longest; each round has its latency, as results come back before
  * the next one begins. */
 static double owners_cost(const colli_shape *shape, const colli_partition *partition,
                           size_t elem_bytes, const colli_model *model) {
@@ -140,7 +145,8 @@ static double owners_cost(const colli_shape *shape, const colli_partition *parti
   }
   double received = t.filled * all * peers * 2 / n, reduced = received / 2;
   colli_work work = {.steps = 2 * received, .received = received, .waits = 2, .reduced = reduced};
-  return colli_cost_bound(t.passes * (t.filled * longest + 2 * model->alpha_ns), work, &t, model);
+  return colli_cost_bound(
+      t.passes * (t.filled * longest + 2 * count_rounds(shape) * model->alpha_ns), work, &t, model);
 }
 
 /* The part between groups. */

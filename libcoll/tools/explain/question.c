@@ -387,35 +387,36 @@ static void check_gpus(const question *q) {
     explain_refuse("--threads are on one host");
 }
 
+static const struct option longs[] = {
+    {"ranks", required_argument, NULL, 'n'},
+    {"bytes", required_argument, NULL, 'b'},
+    {"type", required_argument, NULL, OPT_TYPE},
+    {"root", required_argument, NULL, OPT_ROOT},
+    {"rank", required_argument, NULL, OPT_RANK},
+    {"algo", required_argument, NULL, OPT_ALGO},
+    {"transport", required_argument, NULL, OPT_TRANSPORT},
+    {"cores", required_argument, NULL, OPT_CORES},
+    {"hosts", required_argument, NULL, OPT_HOSTS},
+    {"ranks-per-host", required_argument, NULL, OPT_RANKS_PER_HOST},
+    {"link-speeds", required_argument, NULL, OPT_LINK_SPEEDS},
+    {"levels", required_argument, NULL, OPT_LEVELS},
+    {"table", no_argument, NULL, OPT_TABLE},
+    {"deterministic", required_argument, NULL, OPT_DETERMINISTIC},
+    {"in-place", no_argument, NULL, OPT_IN_PLACE},
+    {"gpu", required_argument, NULL, OPT_GPU},
+    {"threads", no_argument, NULL, OPT_THREADS},
+    {"no-peers", no_argument, NULL, OPT_NO_PEERS},
+    {"rdma", no_argument, NULL, OPT_RDMA},
+    {"captured", no_argument, NULL, OPT_CAPTURED},
+    {"registered", required_argument, NULL, OPT_REGISTERED},
+    {"assume", required_argument, NULL, OPT_ASSUME},
+    {"list", no_argument, NULL, OPT_LIST},
+    {"help", no_argument, NULL, 'h'},
+    {NULL, 0, NULL, 0},
+};
+
 /* Reads the command line. */
 question explain_ask(int argc, char **argv) {
-  static const struct option longs[] = {
-      {"ranks", required_argument, NULL, 'n'},
-      {"bytes", required_argument, NULL, 'b'},
-      {"type", required_argument, NULL, OPT_TYPE},
-      {"root", required_argument, NULL, OPT_ROOT},
-      {"rank", required_argument, NULL, OPT_RANK},
-      {"algo", required_argument, NULL, OPT_ALGO},
-      {"transport", required_argument, NULL, OPT_TRANSPORT},
-      {"cores", required_argument, NULL, OPT_CORES},
-      {"hosts", required_argument, NULL, OPT_HOSTS},
-      {"ranks-per-host", required_argument, NULL, OPT_RANKS_PER_HOST},
-      {"link-speeds", required_argument, NULL, OPT_LINK_SPEEDS},
-      {"levels", required_argument, NULL, OPT_LEVELS},
-      {"table", no_argument, NULL, OPT_TABLE},
-      {"deterministic", required_argument, NULL, OPT_DETERMINISTIC},
-      {"in-place", no_argument, NULL, OPT_IN_PLACE},
-      {"gpu", required_argument, NULL, OPT_GPU},
-      {"threads", no_argument, NULL, OPT_THREADS},
-      {"no-peers", no_argument, NULL, OPT_NO_PEERS},
-      {"rdma", no_argument, NULL, OPT_RDMA},
-      {"captured", no_argument, NULL, OPT_CAPTURED},
-      {"registered", required_argument, NULL, OPT_REGISTERED},
-      {"assume", required_argument, NULL, OPT_ASSUME},
-      {"list", no_argument, NULL, OPT_LIST},
-      {"help", no_argument, NULL, 'h'},
-      {NULL, 0, NULL, 0},
-  };
   long cores = sysconf(_SC_NPROCESSORS_ONLN);
   question q = {.rank = -1,
                 .transport = "shm",
