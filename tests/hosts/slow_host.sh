@@ -58,8 +58,10 @@ expect "that is explained" grep -q "shares of hosts in all-reduces: 1 1 0 1" "$o
 count "measured speeds" "[ \$COLL_RANK != 1 ] || export COLL_LINK_SPEED=measure"
 grep "Mbit/s measured" "$out/0" >"$out/measured"
 expect "every host is measured" [ "$(wc -l <"$out/measured")" = 4 ]
-expect "a fast host is found to be fast" awk 'NR != 3 && ($9 < 250 || $9 > 600) { exit 1 }' "$out/measured"
-expect "the slow host is found to be slow" awk 'NR == 3 && ($9 < 60 || $9 > 160) { exit 1 }' "$out/measured"
+# Load makes links slower, but none faster.
+expect "the slow host is found to be the slowest" \
+  [ "$(sort -n -k 9,9 "$out/measured" | head -n 1)" = "$(sed -n 3p "$out/measured")" ]
+expect "it is as slow as it is" awk 'NR == 3 && $9 > 160 { exit 1 }' "$out/measured"
 expect "the slow host then sends less than a ring's part ($sent instead of $sent_ring bytes)" [ "$sent" -lt "$sent_ring" ]
 
 start_ranks 60 env COLL_LINK_SPEED=fast "$BUILD/bin/coll_perf" allreduce -b 8 -e 8
