@@ -85,15 +85,13 @@ const colli_param_info colli_param_table[COLLI_PARAM_COUNT] = {
     [COLLI_PARAM_LINK_SPEED] =
         {"COLL_LINK_SPEED", COLLI_PARAM_STRING, "", 0, 0,
          "Speed of this host's link to the other hosts, as 100mbit or 2.5gbit: a host that is "
-         "slower "
-         "than others gets less to do. measure: all hosts measure at creation, in a second at "
-         "most, "
-         "unless they have a number here. Empty: what the kernel says. See docs/topology.md."},
+         "slower than others gets less to do. measure: all hosts measure at creation, in about a "
+         "second, unless they have a number here. Empty: not known. See docs/topology.md."},
     [COLLI_PARAM_SITE] =
         {"COLL_SITE", COLLI_PARAM_STRING, "", 0, 0,
-         "Name of the site (or rack) where this host is, of at most 31 characters: hosts with the "
-         "same name are near each other, others far away. On all hosts or on none. Empty: not "
-         "known. See docs/topology.md."},
+         "Name of the site where this host is, of at most 31 characters: hosts with the same name "
+         "are near each other, others far away. On all hosts or on none. Empty: not known. See "
+         "docs/topology.md."},
     [COLLI_PARAM_PORT_RANGE] = {"COLL_PORT_RANGE", COLLI_PARAM_STRING, "", 0, 0,
                                 "TCP ports to listen on: 6000-6099, or a single number. Empty: any "
                                 "free port."},

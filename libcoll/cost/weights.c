@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ALIKE  1.2  /* times as fast: not worth other schedules */
+#define ALIKE  1.4  /* times as fast: not worth other schedules, or noise of measuring */
 #define GAIN   0.95 /* of the time with equal shares: as much must be gained */
 #define CHUNKS 8    /* of the group with the largest share, at most */
 #define FINER  0.97 /* of the time with larger chunks: as much must smaller ones gain */
@@ -58,10 +58,10 @@ static void round_shares(const double *beta, int n, double end, int chunks, uint
   for (int i = 0; i < n; i++)
     most = fmax(most, end / beta[i] - 1);
   for (int i = 0; i < n; i++) {
-    share[i] = (uint8_t)lround(chunks * fmax(0, end / beta[i] - 1) / most);
+    share[i] = (uint8_t)(chunks * fmax(0, end / beta[i] - 1) / most + 0.5);
     divisor = common_divisor(divisor, share[i]);
   }
-  for (int i = 0; i < n; i++)
+  for (int i = 0; i < n && divisor > 1; i++)
     share[i] = (uint8_t)(share[i] / divisor);
 }
 

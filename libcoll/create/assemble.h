@@ -31,7 +31,7 @@ coll_comm *colli_comm_new(void);
 coll_status colli_comm_set_up(coll_comm *comm, const coll_comm *twin, coll_error *error);
 
 /* Chooses algorithms anew after what is said of links in the table has changed, equally on all
- * ranks; later calls choose by it. Errors: NO_MEMORY. */
+ * ranks; later calls choose by it. A thread is inside. Errors: NO_MEMORY, MISMATCH (of sites). */
 coll_status colli_comm_refresh_model(coll_comm *comm, coll_error *error);
 
 /* Destroys the parts that a communicator has made, and frees `levels`; a thread is inside it. */

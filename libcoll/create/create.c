@@ -80,16 +80,11 @@ static void use_gpus(coll_comm *comm, uint64_t timeout_ns) {
   colli_call_leave(comm);
 }
 
-/* Measures links if a rank wants that; otherwise destroys the communicator. */
+/* Measures links if a rank wants that; destroys the communicator if that fails. */
 static coll_status measure_links(coll_comm **comm, coll_error *error) {
-  coll_status status = colli_measure_links(*comm);
-  if (status == COLL_OK)
-    return COLL_OK;
-  if ((*comm)->failure.status != COLL_OK)
-    colli_error_copy(error, &(*comm)->failure.error);
-  else
-    colli_error_set(error, status, "create", "out of memory to measure the speeds of links");
-  coll_comm_destroy(comm);
+  coll_status status = colli_measure_links(*comm, error);
+  if (status != COLL_OK)
+    coll_comm_destroy(comm);
   return status;
 }
 

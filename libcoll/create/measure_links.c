@@ -10,7 +10,9 @@
 #include "libcoll/create/assemble.h"
 #include "libcoll/measure/distance.h"
 #include "libcoll/measure/speed.h"
+#include "libcoll/progress/enter.h"
 #include "libcoll/tuning/link_speed.h"
+#include "libcoll/tuning/sites.h"
 
 #define MBIT_PER_RATE 8e3 /* a rate is in bytes per ns */
 
@@ -63,14 +65,24 @@ static void keep(coll_comm *comm, colli_param_id id, const char *text) {
   (void)colli_params_set_text(&comm->params, id, text);
 }
 
+/* Lets the choice of algorithms know what the table says now. */
+static coll_status use_table(coll_comm *comm, coll_error *error) {
+  coll_status status = colli_call_enter(comm);
+  if (status != COLL_OK)
+    return status;
+  status = colli_comm_refresh_model(comm, error);
+  colli_call_leave(comm);
+  return status;
+}
+
 /* ---- sites ----------------------------------------------------------------------------------- */
 
 /* Writes the sites of all hosts into the table, and says so. */
 static void note_sites(coll_comm *comm, const hosts *all, const int *site, int sites) {
-  for (int rank = 0; rank < comm->nranks; rank++)
-    for (int i = 0; i < all->count; i++)
-      if (host_of(comm)[rank] == host_of(comm)[all->member[i]])
-        snprintf(comm->table[rank].site, COLLI_SITE_BYTES, "site %d", site[i] + 1);
+  const int32_t *host = host_of(comm);
+  for (int rank = 0; rank < comm->nranks; rank++) /* hosts are listed by their numbers */
+    snprintf(comm->table[rank].site, COLLI_SITE_BYTES, COLLI_SITE_MEASURED "%d",
+             site[host[rank]] + 1);
   keep(comm, COLLI_PARAM_SITE, comm->table[comm->rank].site);
   for (int i = 0; i < all->count && comm->rank == 0; i++)
     colli_log_write(&comm->log, COLLI_LOG_INFO,
@@ -79,7 +91,7 @@ static void note_sites(coll_comm *comm, const hosts *all, const int *site, int s
 }
 
 /* Finds sites, unless they are declared. */
-static coll_status find_sites(coll_comm *comm, hosts *all) {
+static coll_status find_sites(coll_comm *comm, hosts *all, coll_error *error) {
   if (*comm->table[0].site)
     return COLL_OK;
   list_first(comm, host_of(comm), NULL, all);
@@ -88,9 +100,8 @@ static coll_status find_sites(coll_comm *comm, hosts *all) {
     return COLL_ERR_NO_MEMORY;
   coll_status status = colli_measure_sites(comm, all->member, all->count, all->own, site, &sites);
   if (status == COLL_OK && sites > 1) {
-    coll_error error = COLL_ERROR_INIT;
     note_sites(comm, all, site, sites);
-    status = colli_comm_refresh_model(comm, &error);
+    status = use_table(comm, error);
   }
   free(site);
   return status;
@@ -102,20 +113,67 @@ static coll_status find_sites(coll_comm *comm, hosts *all) {
  * site. */
 static coll_status measure_speeds(coll_comm *comm, hosts *some, findings *found) {
   const colli_plans *plans = &comm->calls.plans;
+  const bool sites = plans->model.sites;
   coll_status status = COLL_OK;
-  list_first(comm, host_of(comm), plans->host ? plans->group : NULL, some);
-  if (some->own >= 0)
+  list_first(comm, host_of(comm), sites ? plans->group : NULL, some);
+  if (some->own >= 0 && some->count > 1)
     status = colli_measure_link(comm, some->member, some->count, some->own, &found->rate);
   if (status == COLL_OK)
     status = coll_barrier(comm); /* or the line would be measured while links still are */
   list_first(comm, plans->group, NULL, some);
-  if (status == COLL_OK && *comm->table[0].site && some->own >= 0)
+  if (status == COLL_OK && sites && some->own >= 0)
     status = colli_measure_line(comm, some->member, some->count, some->own, &found->line_alpha,
                                 &found->line_rate);
   return status;
 }
 
-/* Writes the speeds of all hosts into the table, unless they were declared, and says so. */
+/* Copies what the first rank of each group has found to its other ranks; of hosts that were not
+ * measured, because they are alone at their site, that their link is as fast as any. `all` has what
+ * all ranks have found, `most` room for all groups. */
+static void spread(const coll_comm *comm, findings *all, findings *first) {
+  const int32_t *host = host_of(comm), *group = comm->calls.plans.group;
+  double most = 0;
+  for (int rank = comm->nranks - 1; rank >= 0; rank--) {
+    most = all[rank].rate > most ? all[rank].rate : most;
+    if (all[rank].rate > 0)
+      first[host[rank]].rate = all[rank].rate;
+    if (all[rank].line_rate > 0) {
+      first[group[rank]].line_rate = all[rank].line_rate;
+      first[group[rank]].line_alpha = all[rank].line_alpha;
+    }
+  }
+  for (int rank = 0; rank < comm->nranks; rank++) {
+    double rate = first[host[rank]].rate;
+    all[rank] = first[group[rank]];
+    all[rank].rate = rate > 0 ? rate : most;
+  }
+}
+
+/* Whether a rank of the same host has a number from its user. */
+static bool is_declared(const coll_comm *comm, int rank) {
+  const int32_t *host = host_of(comm);
+  for (int other = 0; other < comm->nranks; other++)
+    if (host[other] == host[rank] && comm->table[other].link_source == COLLI_SPEED_DECLARED)
+      return true;
+  return false;
+}
+
+/* Says what was found, on rank 0. */
+static void tell_speeds(const coll_comm *comm, const hosts *all, const findings *found) {
+  for (int i = 0; i < all->count; i++) {
+    const int rank = all->member[i];
+    if (!is_declared(comm, rank) && found[rank].rate > 0)
+      colli_log_write(&comm->log, COLLI_LOG_INFO, "the link of host %s: %.4g Mbit/s measured",
+                      comm->table[rank].host, found[rank].rate * MBIT_PER_RATE);
+    if (found[rank].line_rate > 0)
+      colli_log_write(&comm->log, COLLI_LOG_INFO,
+                      "from host %s's site to the next: %.4g ms and %.4g Mbit/s measured",
+                      comm->table[rank].host, found[rank].line_alpha * 1e-6,
+                      found[rank].line_rate * MBIT_PER_RATE);
+  }
+}
+
+/* Writes the speeds of all hosts into the table, unless they were declared. */
 static void note_speeds(coll_comm *comm, const findings *found) {
   char text[32];
   for (int rank = 0; rank < comm->nranks; rank++) {
@@ -123,49 +181,54 @@ static void note_speeds(coll_comm *comm, const findings *found) {
     if (found[rank].line_rate > 0) {
       info->line_alpha_ns = found[rank].line_alpha;
       info->line_beta_ns_per_byte = 1 / found[rank].line_rate;
-      if (comm->rank == 0)
-        colli_log_write(&comm->log, COLLI_LOG_INFO,
-                        "from %s to the next site: %.4g ms and %.4g Mbit/s measured", info->site,
-                        info->line_alpha_ns * 1e-6, found[rank].line_rate * MBIT_PER_RATE);
     }
-    if (found[rank].rate <= 0 || info->link_source == COLLI_SPEED_DECLARED)
+    if (found[rank].rate <= 0 || is_declared(comm, rank))
       continue;
     info->link_mbit = found[rank].rate * MBIT_PER_RATE;
     info->link_source = COLLI_SPEED_MEASURED;
-    if (host_of(comm)[rank] == host_of(comm)[comm->rank]) {
+    if (rank == comm->rank) {
       colli_link_speed_print(info->link_mbit, text, sizeof(text));
       keep(comm, COLLI_PARAM_LINK_SPEED, text);
     }
-    if (comm->rank == 0)
-      colli_log_write(&comm->log, COLLI_LOG_INFO, "the link of host %s: %.4g Mbit/s measured",
-                      info->host, info->link_mbit);
   }
 }
 
 /* Measures speeds and lets all ranks know. */
-static coll_status find_speeds(coll_comm *comm, hosts *some) {
-  findings mine = {0}, *all = calloc((size_t)comm->nranks, sizeof(*all));
+static coll_status find_speeds(coll_comm *comm, hosts *some, coll_error *error) {
+  const size_t n = (size_t)comm->nranks;
+  findings mine = {0}, *all = calloc(2 * n, sizeof(*all));
   if (!all)
     return COLL_ERR_NO_MEMORY;
   coll_status status = measure_speeds(comm, some, &mine);
   if (status == COLL_OK)
     status = coll_allgather(&mine, all, sizeof(mine) / sizeof(double), COLL_FLOAT64, comm);
   if (status == COLL_OK) {
-    coll_error error = COLL_ERROR_INIT;
+    spread(comm, all, all + n);
+    list_first(comm, host_of(comm), NULL, some);
+    if (comm->rank == 0)
+      tell_speeds(comm, some, all);
     note_speeds(comm, all);
-    status = colli_comm_refresh_model(comm, &error);
+    status = use_table(comm, error);
   }
   free(all);
   return status;
 }
 
-coll_status colli_measure_links(coll_comm *comm) {
+coll_status colli_measure_links(coll_comm *comm, coll_error *error) {
   if (!is_wanted(comm))
     return COLL_OK;
   hosts some = {.member = calloc((size_t)comm->nranks, sizeof(int))};
-  coll_status status = some.member ? find_sites(comm, &some) : COLL_ERR_NO_MEMORY;
+  coll_status status = some.member ? find_sites(comm, &some, error) : COLL_ERR_NO_MEMORY;
   if (status == COLL_OK)
-    status = find_speeds(comm, &some);
+    status = find_speeds(comm, &some, error);
   free(some.member);
+  if (status == COLL_OK)
+    return COLL_OK;
+  const bool failed = comm->failure.status != COLL_OK;
+  if (failed)
+    colli_error_copy(error, &comm->failure.error);
+  else if (error->status == COLL_OK)
+    colli_error_set(error, status, "create", "out of memory to measure links between hosts");
+  coll_comm_revoke(comm); /* or the others would wait for this rank */
   return status;
 }

@@ -6,9 +6,10 @@
 
 /*
  * If the record of some rank asks for it and there are several hosts, measures and tells all ranks'
- * cost models. All ranks call it, right after they have joined and outside of other calls. If a
- * rank dies meanwhile, the communicator has failed. Errors: NO_MEMORY, and those of messages.
+ * cost models. All ranks call it, right after they have joined and outside of other calls.
+ * COLL_TIMEOUT_MS bounds each message. On an error, which the record explains, the communicator has
+ * failed on all ranks. Errors: NO_MEMORY, and those of messages.
  */
-coll_status colli_measure_links(coll_comm *comm);
+coll_status colli_measure_links(coll_comm *comm, coll_error *error);
 
 #endif

@@ -2,24 +2,25 @@
  * distance.c: finds hosts that are far from each other, by the round trips to a few of them.
  *
  * Host 0 is the first landmark, to which all others measure the round trip. The host that is
- * farthest from all landmarks becomes the next one, as long as it is far (FAR_NS, and FAR_TIMES as
- * far as the nearest host of all from its landmark). A host's site is that of its nearest landmark.
- * This needs n round trips for each site instead of n^2, and finds sites that are much farther from
- * each other than their hosts are. Source: Gonzalez, "Clustering to minimize the maximum
- * intercluster distance", Theoretical Computer Science 38 (1985).
+ * farthest from all landmarks becomes the next one, as long as it is far (FAR_NS). A host's site is
+ * that of its nearest landmark. If hosts turn out not to be much nearer to their landmark than
+ * landmarks are to each other, there are no sites: round trips were long because hosts are busy.
+ * This needs n round trips for each site instead of n^2. Source: Gonzalez, "Clustering to minimize
+ * the maximum intercluster distance", Theoretical Computer Science 38 (1985).
  */
 #include "libcoll/measure/distance.h"
 
 #include <math.h>
-#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "libcoll/base/clock.h"
 
 #define PINGS     5
-#define FAR_NS    1e6 /* what processes of one site take that wait for a core is seldom that long */
-#define FAR_TIMES 4
+#define FAR_NS    1e6 /* processes of one site that wait for a core seldom take so long five times */
+#define FAR_TIMES 4   /* as far as any host from its landmark */
+#define AT_ONCE   32 /* a landmark answers as many hosts in that time; with more, it takes longer */
 #define TAG_PING  2
 #define TAG_PONG  3
 
@@ -68,21 +69,17 @@ static coll_status reach(coll_comm *comm, const int *member, int count, int own,
 }
 
 /* Gives each host to the new landmark if that is nearer; the host that is farthest from its
- * landmark now, or -1 if none is far. nearest[host]: the round trip. */
+ * landmark now. nearest[host]: the round trip. */
 static int add_landmark(const double *ns, int count, int number, double *nearest, int *site) {
   int farthest = 0;
-  double least = INFINITY;
   for (int host = 0; host < count; host++) {
     if (number == 0 || ns[host] < nearest[host]) {
       nearest[host] = ns[host];
       site[host] = number;
     }
     farthest = nearest[host] > nearest[farthest] ? host : farthest;
-    if (nearest[host] > 0)
-      least = fmin(least, nearest[host]);
   }
-  bool far = nearest[farthest] > FAR_NS && (count == 2 || nearest[farthest] > FAR_TIMES * least);
-  return far ? farthest : -1;
+  return farthest;
 }
 
 coll_status colli_measure_sites(coll_comm *comm, const int *member, int count, int own, int *site,
@@ -93,11 +90,20 @@ coll_status colli_measure_sites(coll_comm *comm, const int *member, int count, i
   double *ns = malloc((2 * n + (size_t)nranks) * sizeof(*ns));
   if (!ns)
     return COLL_ERR_NO_MEMORY;
-  *sites = 0;
-  while (landmark >= 0 && *sites < COLLI_MEASURED_SITES && status == COLL_OK) {
+  double apart = INFINITY, far = FAR_NS * (1 + (double)count / AT_ONCE), *nearest = ns + n;
+  for (*sites = 0; status == COLL_OK && *sites < COLLI_MEASURED_SITES;) {
     status = reach(comm, member, count, own, landmark, ns + 2 * n, ns);
-    if (status == COLL_OK)
-      landmark = add_landmark(ns, count, (*sites)++, ns + n, site);
+    if (status != COLL_OK)
+      break;
+    landmark = add_landmark(ns, count, (*sites)++, nearest, site);
+    if (nearest[landmark] <= far)
+      break;
+    if (*sites < COLLI_MEASURED_SITES)
+      apart = nearest[landmark]; /* which only becomes less */
+  }
+  if (status == COLL_OK && FAR_TIMES * nearest[landmark] > apart) {
+    *sites = 1;
+    memset(site, 0, n * sizeof(*site));
   }
   free(ns);
   return status;

@@ -41,8 +41,8 @@ typedef struct probe {
   double most_ns;  /* that it may take, about */
   double least_ns; /* of all messages */
   double rate;     /* bytes per ns on the way out, once `sent` */
-  double rate_in;  /* the same on the way in, as the other end says, once `received` */
-  bool sent, received;
+  double rate_in;  /* the same on the way in, as the other end says */
+  bool sent;
 } probe;
 
 /* Starts the next message and expects the answer. */
@@ -85,11 +85,14 @@ static coll_status receive_next(probe *p) {
 static coll_status take_message(probe *p) {
   if (p->came.count == sizeof(p->rate_in)) {
     memcpy(&p->rate_in, p->in, sizeof(p->rate_in));
-    p->received = true;
     return COLL_OK;
   }
-  coll_status status =
-      coll_isend(p->in, 0, COLL_UINT8, p->from, TAG_ANSWER, p->comm, &p->request[ANSWER_OUT]);
+  coll_status status = COLL_OK;
+  if (p->request[ANSWER_OUT]) /* the one before, which has arrived */
+    status = coll_wait(&p->request[ANSWER_OUT], -1);
+  if (status == COLL_OK)
+    status =
+        coll_isend(p->in, 0, COLL_UINT8, p->from, TAG_ANSWER, p->comm, &p->request[ANSWER_OUT]);
   return status == COLL_OK ? receive_next(p) : status;
 }
 
@@ -101,12 +104,20 @@ static bool any_left(const probe *p) {
   return false;
 }
 
+/* Ends what is under way, on all ranks, so that no message needs the probe's memory. */
+static void give_up(probe *p) {
+  coll_comm_revoke(p->comm);
+  for (int i = 0; i < REQUESTS; i++)
+    if (p->request[i])
+      coll_wait(&p->request[i], -1);
+}
+
 /* One round. */
 static coll_status run_round(probe *p) {
   p->bytes = LEAST;
   p->began = colli_now_ns();
   p->least_ns = p->rate = p->rate_in = 0;
-  p->sent = p->received = false;
+  p->sent = false;
   coll_status status = receive_next(p);
   if (status == COLL_OK)
     status = send_next(p);
@@ -119,6 +130,8 @@ static coll_status run_round(probe *p) {
              !p->request[ANSWER_IN])
       status = go_on_sending(p);
   }
+  if (status != COLL_OK)
+    give_up(p);
   return status;
 }
 

@@ -154,16 +154,3 @@ int colli_net_interfaces(const char *ifname, colli_addr *addrs, int max, coll_er
     addrs[i] = all[i].addr;
   return used;
 }
-
-double colli_net_mbit(const colli_addr *addrs, int count) {
-  double sum = 0;
-  for (int i = 0; i < count && addrs[i].family; i++) {
-    char name[IF_NAMESIZE];
-    int earlier = 0;
-    while (earlier < i && addrs[earlier].scope != addrs[i].scope)
-      earlier++;
-    if (earlier == i && !colli_addr_loopback(&addrs[i]) && if_indextoname(addrs[i].scope, name))
-      sum += (double)interface_mbit(name);
-  }
-  return sum;
-}

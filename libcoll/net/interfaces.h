@@ -15,8 +15,4 @@
  */
 int colli_net_interfaces(const char *ifname, colli_addr *addrs, int max, coll_error *error);
 
-/* The sum of the speeds of the interfaces that have these addresses (as listed, family 0 ends
- * them), in Mbit/s; 0 if the kernel does not know any. */
-double colli_net_mbit(const colli_addr *addrs, int count);
-
 #endif

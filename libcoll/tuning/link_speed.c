@@ -9,7 +9,25 @@
 #include "libcoll/base/error.h"
 
 #define NS_PER_BYTE_AT_1_MBIT 8000.0
+#define LEAST_MBIT            1e-3 /* or the cost of a byte would be beyond all others */
 #define MOST_MBIT             1e9
+
+/* Reads a decimal number at *text and moves *text behind it, or not if there is none. Not strtod(),
+ * because that depends on the locale. */
+static double read_number(const char **text) {
+  double value = 0, unit = 0; /* of the next digit behind the point; 0: before it */
+  const char *at = *text;
+  for (; (*at >= '0' && *at <= '9') || (*at == '.' && unit == 0 && at > *text); at++) {
+    if (*at == '.') {
+      unit = 0.1;
+      continue;
+    }
+    value = unit > 0 ? value + unit * (*at - '0') : 10 * value + (*at - '0');
+    unit /= 10;
+  }
+  *text = at;
+  return value;
+}
 
 coll_status colli_link_speed_parse(const char *text, double *mbit, uint64_t *source,
                                    coll_error *error) {
@@ -25,14 +43,16 @@ coll_status colli_link_speed_parse(const char *text, double *mbit, uint64_t *sou
     *source = COLLI_SPEED_WANTED;
     return COLL_OK;
   }
-  const char *unit = text + strspn(text, "0123456789.");
-  double value = strtod(text, NULL); /* which takes more than digits, but the unit tells */
-  for (size_t i = 0; value > 0 && i < sizeof(units) / sizeof(units[0]); i++)
-    if (strcmp(unit, units[i].name) == 0 && value * units[i].mbit <= MOST_MBIT) {
-      *mbit = value * units[i].mbit;
-      *source = COLLI_SPEED_DECLARED;
-      return COLL_OK;
-    }
+  const char *unit = text;
+  double value = read_number(&unit);
+  for (size_t i = 0; unit > text && i < sizeof(units) / sizeof(units[0]); i++) {
+    double speed = value * units[i].mbit;
+    if (strcmp(unit, units[i].name) != 0 || !(speed >= LEAST_MBIT && speed <= MOST_MBIT))
+      continue;
+    *mbit = speed;
+    *source = COLLI_SPEED_DECLARED;
+    return COLL_OK;
+  }
   return colli_error_set(
       error, COLL_ERR_INVALID_USAGE, "create",
       "COLL_LINK_SPEED=%s: it takes the speed of this host's link, as 100mbit or "
@@ -41,11 +61,11 @@ coll_status colli_link_speed_parse(const char *text, double *mbit, uint64_t *sou
 }
 
 void colli_link_speed_print(double mbit, char *text, size_t bytes) {
-  snprintf(text, bytes, "%.6gmbit", mbit);
+  double kbit = mbit * 1e3 + 0.5;
+  snprintf(text, bytes, "%llukbit", kbit < 1 ? 1 : (unsigned long long)kbit);
 }
 
-/* The speeds of the groups, and the least and the most trusted source among them; false if out of
- * memory or if one is not known. */
+/* The speed of each group, and who says so; false if one is not known. */
 static bool find_speeds(const colli_rank_info *table, int nranks, const colli_locality *where,
                         double *mbit, uint64_t *trust) {
   for (int rank = 0; rank < nranks; rank++) {
@@ -67,20 +87,16 @@ double colli_link_speed_beta(double mbit, const colli_model *model) {
   return fmax(model->beta_ns_per_byte, NS_PER_BYTE_AT_1_MBIT / mbit);
 }
 
-/* Sets the model's betas. */
-static bool set_betas(const double *mbit, const uint64_t *trust, double *beta,
-                      colli_locality *out) {
+/* Sets the model's betas; false if out of memory. */
+static bool set_betas(const double *mbit, double *beta, colli_locality *out) {
   double slowest = 0;
-  bool said = false;
   for (int group = 0; group < out->ngroups; group++) {
     beta[group] = colli_link_speed_beta(mbit[group], &out->model);
     slowest = fmax(slowest, beta[group]);
-    said |= trust[group] != COLLI_SPEED_NOMINAL;
   }
   if (!colli_weights_make(beta, out->ngroups, &out->weights))
     return false;
-  if (said || out->weights)
-    out->model.beta_ns_per_byte = slowest;
+  out->model.beta_ns_per_byte = slowest;
   out->model.group_beta_ns_per_byte = out->weights ? out->weights->beta_ns_per_byte : NULL;
   return true;
 }
@@ -93,7 +109,7 @@ bool colli_link_speed_apply(const colli_rank_info *table, int nranks, colli_loca
   uint64_t *trust = calloc(n, sizeof(*trust));
   bool made = mbit && trust;
   if (made && find_speeds(table, nranks, out, mbit, trust))
-    made = set_betas(mbit, trust, mbit + n, out);
+    made = set_betas(mbit, mbit + n, out);
   free(mbit);
   free(trust);
   return made;

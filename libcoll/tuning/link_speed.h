@@ -1,6 +1,7 @@
 /*
- * link_speed.h: how fast the hosts' links to the network are: as COLL_LINK_SPEED says, as measured
- * at creation, or else as the kernel says of the interfaces.
+ * link_speed.h: how fast the hosts' links to the network are: as COLL_LINK_SPEED says, or as
+ * measured at creation. What the kernel says of interfaces is not asked: bridges, tunnels and
+ * interfaces that lead to no peer have speeds, too.
  */
 #ifndef COLLI_TUNING_LINK_SPEED_H
 #define COLLI_TUNING_LINK_SPEED_H
@@ -21,9 +22,8 @@ double colli_link_speed_beta(double mbit, const colli_model *model);
 /*
  * Takes the speeds from the table of ranks, whose groups `out` has: of a host, what the rank says
  * that knows best. Where all hosts have one, beta becomes that of the slowest, and if they differ,
- * out->weights says how (or is NULL). Speeds that only the kernel says change nothing if they are
- * alike: they bound what a link could do. Nor do any for devices, which have their own. False if
- * out of memory.
+ * out->weights says how (or is NULL). Devices have costs of their own and are not affected. False
+ * if out of memory.
  */
 bool colli_link_speed_apply(const colli_rank_info *table, int nranks, colli_locality *out);
 

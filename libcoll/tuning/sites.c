@@ -22,6 +22,16 @@ coll_status colli_site_parse(const char *text, char site[COLLI_SITE_BYTES], coll
   return COLL_OK;
 }
 
+/* Whether ranks with a measured site have been joined by some without. */
+static bool are_outdated(const colli_rank_info *table, int nranks) {
+  bool measured = false, without = false;
+  for (int rank = 0; rank < nranks; rank++) {
+    measured |= strncmp(table[rank].site, COLLI_SITE_MEASURED, strlen(COLLI_SITE_MEASURED)) == 0;
+    without |= !*table[rank].site;
+  }
+  return measured && without;
+}
+
 /* Sorts by site, and at a site by rank: entries point into the table. */
 static int compare_sites(const void *a, const void *b) {
   const colli_rank_info *left = *(const colli_rank_info *const *)a;
@@ -106,7 +116,7 @@ coll_status colli_sites_apply(const colli_rank_info *table, int nranks, colli_lo
   int rank = 0;
   while (rank < nranks && !*table[rank].site)
     rank++;
-  if (rank == nranks)
+  if (rank >= nranks || are_outdated(table, nranks))
     return COLL_OK;
   const colli_rank_info **sorted = malloc((size_t)nranks * sizeof(*sorted));
   int32_t *site = malloc((size_t)nranks * sizeof(*site));

@@ -5,6 +5,10 @@
 
 #include "libcoll/tuning/locality.h"
 
+/* How the names of sites begin that were found by measuring. Those who join the ranks later may
+ * have none; then there are no sites. */
+#define COLLI_SITE_MEASURED "measured:"
+
 /* Takes a setting over into a record. Errors: INVALID_USAGE (too long). */
 coll_status colli_site_parse(const char *text, char site[COLLI_SITE_BYTES], coll_error *error);
 

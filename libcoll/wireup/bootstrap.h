@@ -22,7 +22,6 @@
 /* Where colli_rank_info.link_mbit comes from. Later ones are trusted more. */
 typedef enum colli_speed_source {
   COLLI_SPEED_UNKNOWN,
-  COLLI_SPEED_NOMINAL,  /* the sum of the speeds of the host's interfaces */
   COLLI_SPEED_MEASURED, /* at creation */
   COLLI_SPEED_DECLARED, /* COLL_LINK_SPEED */
   COLLI_SPEED_WANTED,   /* the rank asks to measure it */

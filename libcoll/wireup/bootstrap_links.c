@@ -38,10 +38,6 @@ coll_status boot_links_open(const boot *b, boot_links *links, const colli_params
       colli_net_interfaces(params->text[COLLI_PARAM_TCP_IFNAME], addrs, COLLI_MAX_ADDRS, b->error);
   if (count == 0)
     return b->error->status;
-  if (b->mine->link_source == COLLI_SPEED_UNKNOWN) {
-    b->mine->link_mbit = colli_net_mbit(addrs, count);
-    b->mine->link_source = b->mine->link_mbit > 0 ? COLLI_SPEED_NOMINAL : COLLI_SPEED_UNKNOWN;
-  }
   coll_status status = colli_door_listen(params->text[COLLI_PARAM_PORT_RANGE], b->id->secret->bytes,
                                          &links->listen_fd, &port, b->error);
   for (int i = 0; i < count; i++)

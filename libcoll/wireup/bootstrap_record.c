@@ -3,8 +3,9 @@
 
 #include "libcoll/wireup/bootstrap_report.h"
 
-#define MOST_COST_NS   1e9 /* as in a calibration file */
-#define MOST_LINK_MBIT 1e9 /* as in COLL_LINK_SPEED */
+#define MOST_COST_NS    1e9  /* as in a calibration file */
+#define LEAST_LINK_MBIT 1e-3 /* as in COLL_LINK_SPEED */
+#define MOST_LINK_MBIT  1e9
 
 /* Whether a number of an array of doubles is impossible: negative, too large, or none. */
 static bool costs_sound(const colli_calibration *calibration) {
@@ -40,7 +41,8 @@ const char *boot_record_check(colli_rank_info *info) {
     return "settings";
   if (!costs_sound(&info->calibration))
     return "costs";
-  if (!(info->link_mbit >= 0 && info->link_mbit <= MOST_LINK_MBIT) ||
+  const double mbit = info->link_mbit;
+  if (!(mbit == 0 || (mbit >= LEAST_LINK_MBIT && mbit <= MOST_LINK_MBIT)) ||
       info->link_source >= COLLI_SPEED_SOURCES)
     return "speed of a link";
   if (!(info->line_alpha_ns >= 0 && info->line_alpha_ns <= MOST_COST_NS) ||

@@ -28,8 +28,8 @@ static void expect_shares(int n, const double *beta, const uint8_t *share) {
 Test(weights, by_hand) {
   /* A ring would take 14/8 of 80; the slow host alone needs 80, the others 1 + 6/7 of 8. */
   expect_shares(8, (double[]){8, 8, 8, 8, 8, 8, 8, 80}, (uint8_t[]){1, 1, 1, 1, 1, 1, 1, 0});
-  /* All end at once with w = (T / beta - 1) / 6: 0.130 and 0.087, about as 3 to 2. */
-  expect_shares(8, (double[]){8, 8, 8, 8, 8, 8, 8, 10}, (uint8_t[]){2, 2, 2, 2, 2, 2, 2, 1});
+  /* All end at once, at 14.1, with w = (T / beta - 1) / 2: 0.38 and 0.12, about as 3 to 1. */
+  expect_shares(4, (double[]){8, 8, 11.5, 11.5}, (uint8_t[]){3, 3, 1, 1});
   expect_shares(4, (double[]){1, 2, 4, 8}, (uint8_t[]){1, 0, 0, 0});
   /* Each of two hosts sends the vector once, whatever the shares. */
   expect_shares(2, (double[]){1, 10}, NULL);

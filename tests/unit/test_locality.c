@@ -172,23 +172,12 @@ Test(link_speed, slowest_counts_if_all_are_known) {
   expect_links(usual.beta_ns_per_byte, false); /* faster than a core */
 }
 
-Test(link_speed, what_the_kernel_says_counts_only_where_hosts_differ) {
-  colli_model usual;
-  colli_model_default(COLLI_LINK_TCP, 1, 0, &usual);
-  fill_speeds(1000, 1000, 1000, 1000, COLLI_SPEED_NOMINAL);
-  expect_links(usual.beta_ns_per_byte, false);
-  fill_speeds(1000, 1000, 1000, 100, COLLI_SPEED_NOMINAL);
-  expect_links(80, true);
-  table[3].link_mbit = 900; /* which somebody has found out */
-  table[3].link_source = COLLI_SPEED_MEASURED;
-  expect_links(8000.0 / 900, false);
-}
-
 Test(link_speed, rank_that_knows_best_speaks_for_its_host) {
-  fill_speeds(1000, 1000, 100, 1000, COLLI_SPEED_NOMINAL);
+  fill_speeds(1000, 1000, 900, 1000, COLLI_SPEED_MEASURED);
   for (int rank = 0; rank < RANKS; rank++)
     table[rank].host_id = 1 + (uint64_t)(rank / 2);
   table[2].link_source = COLLI_SPEED_DECLARED;
+  table[2].link_mbit = 100;
   expect_links(80, true);
   table[3].link_source = COLLI_SPEED_WANTED; /* and was not measured */
   expect_links(80, true);
@@ -211,10 +200,14 @@ Test(link_speed, setting) {
               {"100mbit", 100, COLLI_SPEED_DECLARED},
               {"2.5gbit", 2500, COLLI_SPEED_DECLARED},
               {"64kbit", 0.064, COLLI_SPEED_DECLARED},
-              {"1tbit", 1e6, COLLI_SPEED_DECLARED}};
-  static const char *const bad[] = {"100",      "mbit",     "-1mbit",  "0mbit", "100Mbit",
-                                    "100mbits", "inf",      "nan",     "1e9",   "10000tbit",
-                                    " 1gbit",   "measured", "0x1mbit", "1gbit "};
+              {"1kbit", 0.001, COLLI_SPEED_DECLARED},
+              {"10.25gbit", 10250, COLLI_SPEED_DECLARED},
+              {"400.gbit", 4e5, COLLI_SPEED_DECLARED},
+              {"1000tbit", 1e9, COLLI_SPEED_DECLARED}};
+  static const char *const bad[] = {"100",      "mbit",       "-1mbit",   "0mbit",     "100Mbit",
+                                    "100mbits", "inf",        "nan",      "1e9",       "10000tbit",
+                                    " 1gbit",   "measured",   "0x1mbit",  "1.2.3mbit", ".5gbit",
+                                    "1e3mbit",  "0.0001kbit", "1001tbit", "2,5gbit",   "1gbit "};
   coll_error error = COLL_ERROR_INIT;
   double mbit;
   uint64_t source;
@@ -228,10 +221,13 @@ Test(link_speed, setting) {
                  "%s", bad[i]);
     cr_expect_not_null(strstr(error.message, "COLL_LINK_SPEED"));
   }
-  char text[32];
-  colli_link_speed_print(114.68, text, sizeof(text));
-  cr_expect_eq(colli_link_speed_parse(text, &mbit, &source, &error), COLL_OK);
-  cr_expect_float_eq(mbit, 114.68, 1e-9);
+  static const double printed[] = {0.001, 114.68, 2.5e6, 1e9};
+  for (size_t i = 0; i < sizeof(printed) / sizeof(printed[0]); i++) {
+    char text[32];
+    colli_link_speed_print(printed[i], text, sizeof(text));
+    cr_expect_eq(colli_link_speed_parse(text, &mbit, &source, &error), COLL_OK, "%s", text);
+    cr_expect_float_eq(mbit, printed[i], 1e-3);
+  }
 }
 
 /* ---- sites ----------------------------------------------------------------------------------- */
@@ -306,6 +302,17 @@ static void expect_refusal(int per_host, const char *sites, const char *message)
   cr_expect_eq(colli_locality_find(table, RANKS, 0, &transports, &corrections, &found, &error),
                COLL_ERR_MISMATCH);
   cr_expect_not_null(strstr(error.message, message), "%s", error.message);
+}
+
+Test(sites, measured_ones_end_when_others_join) {
+  fill_sites(1, "aab-");
+  for (int rank = 0; rank < 3; rank++)
+    strcpy(table[rank].site, rank < 2 ? COLLI_SITE_MEASURED "1" : COLLI_SITE_MEASURED "2");
+  colli_locality found = find();
+  cr_expect_eq(found.ngroups, RANKS);
+  cr_expect_null(found.host);
+  cr_expect_not(found.model.sites);
+  colli_locality_free(&found);
 }
 
 Test(sites, contradictions_are_refused) {

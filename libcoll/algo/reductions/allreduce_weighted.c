@@ -110,7 +110,11 @@ static int count_rounds(const colli_shape *shape) {
   return rounds;
 }
 
-/* Round by round, so that a connection holds one chunk of a kind at a time. */
+/*
+ * Round by round. One chunk of credit is enough: in a round a rank sends all its contributions
+ * before it waits; each owner takes them, from the next rank on, before it sends results, and each
+ * of these is taken by a rank that has combined its own chunk.
+ */
 static coll_status owners_emit(const colli_shape *shape, colli_sched **sched) {
   int n = shape->nranks, rounds = count_rounds(shape);
   colli_builder *builder = colli_builder_create(shape, owners_nchunks(shape), 0, 1);

@@ -143,10 +143,10 @@ COLL_API coll_status coll_unique_id_release(coll_id *id);
  * PEER_LOST at their first call that waits for another rank; if it dies before, PEER_LOST. Only if
  * another rank dies or stops at the same time may some of them get COLL_OK and others PEER_LOST.
  * Errors: INVALID_ARGUMENT (null, rank not in 0 .. nranks-1, malformed or damaged id),
- * INVALID_USAGE (this process made the id, and has used or released it), TIMEOUT (missing ranks are
- * named), MISMATCH (two processes claim one rank, or nranks differs: both are named), AUTH (the
- * secret differs), UNREACHABLE (the rank that serves cannot be reached, or no transport connects a
- * pair), SYSTEM, NO_MEMORY, PROTOCOL.
+ * INVALID_USAGE (this process made the id, and has used or released it; a malformed setting),
+ * TIMEOUT (missing ranks are named), MISMATCH (two processes claim one rank, or nranks differs:
+ * both are named; COLL_SITE contradicts itself), AUTH (the secret differs), UNREACHABLE (the rank
+ * that serves cannot be reached, or no transport connects a pair), SYSTEM, NO_MEMORY, PROTOCOL.
  */
 COLL_API coll_status coll_comm_create(coll_comm **comm, const coll_id *id, int nranks, int rank,
                                       const coll_config *config);
