@@ -160,11 +160,16 @@ static bool is_declared(const coll_comm *comm, int rank) {
 
 /* Says what was found, on rank 0. */
 static void tell_speeds(const coll_comm *comm, const hosts *all, const findings *found) {
-  for (int i = 0; i < all->count; i++) {
+  const int32_t *group = comm->calls.plans.group;
+  for (int i = 0, told = 0; i < all->count;
+       i++) { /* groups are in the order of their first ranks */
     const int rank = all->member[i];
     if (!is_declared(comm, rank) && found[rank].rate > 0)
       colli_log_write(&comm->log, COLLI_LOG_INFO, "the link of host %s: %.4g Mbit/s measured",
                       comm->table[rank].host, found[rank].rate * MBIT_PER_RATE);
+    if (group[rank] < told)
+      continue;
+    told = group[rank] + 1;
     if (found[rank].line_rate > 0)
       colli_log_write(&comm->log, COLLI_LOG_INFO,
                       "from host %s's site to the next: %.4g ms and %.4g Mbit/s measured",
