@@ -14,6 +14,13 @@
 
 /* ---- parts ----------------------------------------------------------------------------------- */
 
+/* The shape of a part that runs on some of the ranks. */
+static colli_shape part_shape(const colli_algo *algo, int count, int self, int root,
+                              const uint8_t *share) {
+  return (colli_shape){
+      .coll = algo->coll, .nranks = count, .rank = self, .root = root, .share = share};
+}
+
 /* The greatest common divisor. */
 static int common_divisor(int a, int b) {
   return b ? common_divisor(b, a % b) : a;
@@ -22,7 +29,7 @@ static int common_divisor(int a, int b) {
 /* The number of chunks such that each chunk of a part on `count` ranks is a whole number of
  * them. */
 static int refine_chunks(int chunks, const colli_algo *algo, int count, const uint8_t *share) {
-  colli_shape shape = colli_hier_part(algo, count, 0, 0, share);
+  colli_shape shape = part_shape(algo, count, 0, 0, share);
   int own = algo->nchunks(&shape);
   return chunks / common_divisor(chunks, own) * own;
 }
@@ -73,7 +80,7 @@ static void add_step(colli_builder *builder, const part *p, colli_step step, int
 static coll_status add_part(colli_builder *builder, const part *p, int nchunks) {
   if (p->count == 1)
     return COLL_OK;
-  colli_shape shape = colli_hier_part(p->algo, p->count, p->self, p->root, p->share);
+  colli_shape shape = part_shape(p->algo, p->count, p->self, p->root, p->share);
   colli_sched *sched;
   coll_status status = p->algo->emit(&shape, &sched);
   if (status != COLL_OK)

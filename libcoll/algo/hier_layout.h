@@ -37,11 +37,4 @@ static inline int colli_hier_lanes(const colli_hier *hier) {
   return hier->lanes ? hier->lanes : 1;
 }
 
-/* The shape of a part that runs on some of the ranks. */
-static inline colli_shape colli_hier_part(const colli_algo *algo, int count, int self, int root,
-                                          const uint8_t *share) {
-  return (colli_shape){
-      .coll = algo->coll, .nranks = count, .rank = self, .root = root, .share = share};
-}
-
 #endif

@@ -46,26 +46,17 @@ double colli_weights_time(const double *beta, const uint8_t *share, int n) {
   return longest;
 }
 
-/* The greatest common divisor. */
-static int common_divisor(int a, int b) {
-  return b ? common_divisor(b, a % b) : a;
-}
-
 /* Rounds the shares of links that end at T, so that the largest has `chunks`. */
 static void round_shares(const double *beta, int n, double end, int chunks, uint8_t *share) {
   double most = 0;
-  int divisor = 0;
   for (int i = 0; i < n; i++)
     most = fmax(most, end / beta[i] - 1);
-  for (int i = 0; i < n; i++) {
+  for (int i = 0; i < n; i++)
     share[i] = (uint8_t)(chunks * fmax(0, end / beta[i] - 1) / most + 0.5);
-    divisor = common_divisor(divisor, share[i]);
-  }
-  for (int i = 0; i < n && divisor > 1; i++)
-    share[i] = (uint8_t)(share[i] / divisor);
 }
 
-/* Finds the best shares of few chunks; false if equal ones do as well. */
+/* Finds the best shares of few chunks; false if equal ones do as well. Multiples of earlier ones
+ * take as long as these, and are not taken. */
 static bool find_shares(const double *beta, int n, uint8_t *share) {
   double best = GAIN * colli_weights_time(beta, NULL, n);
   double end = common_end(beta, n);

@@ -127,13 +127,13 @@ static coll_status measure_speeds(coll_comm *comm, hosts *some, findings *found)
   return status;
 }
 
-/* Copies what the first rank of each group has found to its other ranks; of hosts that were not
- * measured, because they are alone at their site, that their link is as fast as any. `all` has what
- * all ranks have found, `most` room for all groups. */
+/* Of each rank, what was found of its host and its site: `all` has what each rank has found itself.
+ * A host that is alone at its site was not measured; its link counts as as fast as any. Hosts with
+ * a rank whose user has given a number get none. `first` has room for as many, and is 0. */
 static void spread(const coll_comm *comm, findings *all, findings *first) {
   const int32_t *host = host_of(comm), *group = comm->calls.plans.group;
   double most = 0;
-  for (int rank = comm->nranks - 1; rank >= 0; rank--) {
+  for (int rank = 0; rank < comm->nranks; rank++) {
     most = all[rank].rate > most ? all[rank].rate : most;
     if (all[rank].rate > 0)
       first[host[rank]].rate = all[rank].rate;
@@ -142,29 +142,23 @@ static void spread(const coll_comm *comm, findings *all, findings *first) {
       first[group[rank]].line_alpha = all[rank].line_alpha;
     }
   }
+  for (int rank = 0; rank < comm->nranks; rank++)
+    if (comm->table[rank].link_source == COLLI_SPEED_DECLARED)
+      first[host[rank]].rate = -1;
   for (int rank = 0; rank < comm->nranks; rank++) {
     double rate = first[host[rank]].rate;
     all[rank] = first[group[rank]];
-    all[rank].rate = rate > 0 ? rate : most;
+    all[rank].rate = rate == 0 ? most : rate > 0 ? rate : 0;
   }
-}
-
-/* Whether a rank of the same host has a number from its user. */
-static bool is_declared(const coll_comm *comm, int rank) {
-  const int32_t *host = host_of(comm);
-  for (int other = 0; other < comm->nranks; other++)
-    if (host[other] == host[rank] && comm->table[other].link_source == COLLI_SPEED_DECLARED)
-      return true;
-  return false;
 }
 
 /* Says what was found, on rank 0. */
 static void tell_speeds(const coll_comm *comm, const hosts *all, const findings *found) {
   const int32_t *group = comm->calls.plans.group;
-  for (int i = 0, told = 0; i < all->count;
-       i++) { /* groups are in the order of their first ranks */
+  int told = 0; /* groups, which are in the order of their first ranks */
+  for (int i = 0; i < all->count; i++) {
     const int rank = all->member[i];
-    if (!is_declared(comm, rank) && found[rank].rate > 0)
+    if (found[rank].rate > 0)
       colli_log_write(&comm->log, COLLI_LOG_INFO, "the link of host %s: %.4g Mbit/s measured",
                       comm->table[rank].host, found[rank].rate * MBIT_PER_RATE);
     if (group[rank] < told)
@@ -178,7 +172,7 @@ static void tell_speeds(const coll_comm *comm, const hosts *all, const findings 
   }
 }
 
-/* Writes the speeds of all hosts into the table, unless they were declared. */
+/* Writes what was found into the table. */
 static void note_speeds(coll_comm *comm, const findings *found) {
   char text[32];
   for (int rank = 0; rank < comm->nranks; rank++) {
@@ -187,7 +181,7 @@ static void note_speeds(coll_comm *comm, const findings *found) {
       info->line_alpha_ns = found[rank].line_alpha;
       info->line_beta_ns_per_byte = 1 / found[rank].line_rate;
     }
-    if (found[rank].rate <= 0 || is_declared(comm, rank))
+    if (found[rank].rate <= 0)
       continue;
     info->link_mbit = found[rank].rate * MBIT_PER_RATE;
     info->link_source = COLLI_SPEED_MEASURED;

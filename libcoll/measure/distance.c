@@ -63,7 +63,7 @@ static coll_status reach(coll_comm *comm, const int *member, int count, int own,
     status = ping(comm, member[landmark], &mine);
   if (status == COLL_OK)
     status = coll_allgather(&mine, all, 1, COLL_FLOAT64, comm);
-  for (int host = 0; host < count; host++)
+  for (int host = 0; host < count && status == COLL_OK; host++)
     ns[host] = all[member[host]];
   return status;
 }

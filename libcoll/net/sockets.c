@@ -1,4 +1,4 @@
-/* sockets.c: addresses, interfaces and nonblocking TCP sockets. */
+/* sockets.c: addresses and nonblocking TCP sockets. */
 #include "libcoll/net/sockets.h"
 
 #include <arpa/inet.h>

@@ -1,4 +1,4 @@
-/* sockets.h: nonblocking TCP sockets, addresses, and the interfaces of this host. */
+/* sockets.h: nonblocking TCP sockets and addresses. */
 #ifndef COLLI_NET_SOCKETS_H
 #define COLLI_NET_SOCKETS_H
 

@@ -70,8 +70,7 @@ static bool find_speeds(const colli_rank_info *table, int nranks, const colli_lo
                         double *mbit, uint64_t *trust) {
   for (int rank = 0; rank < nranks; rank++) {
     int group = where->group[rank];
-    if (table[rank].link_source == COLLI_SPEED_WANTED || table[rank].link_mbit <= 0 ||
-        table[rank].link_source < trust[group])
+    if (table[rank].link_mbit <= 0 || table[rank].link_source < trust[group])
       continue;
     bool better = table[rank].link_source > trust[group];
     mbit[group] = better ? table[rank].link_mbit : fmax(mbit[group], table[rank].link_mbit);
@@ -83,21 +82,16 @@ static bool find_speeds(const colli_rank_info *table, int nranks, const colli_lo
   return true;
 }
 
-double colli_link_speed_beta(double mbit, const colli_model *model) {
-  return fmax(model->beta_ns_per_byte, NS_PER_BYTE_AT_1_MBIT / mbit);
-}
-
-/* Sets the model's betas; false if out of memory. */
-static bool set_betas(const double *mbit, double *beta, colli_locality *out) {
-  double slowest = 0;
-  for (int group = 0; group < out->ngroups; group++) {
-    beta[group] = colli_link_speed_beta(mbit[group], &out->model);
+bool colli_link_speed_set(double *mbit, int ngroups, colli_model *model, colli_weights **weights) {
+  double slowest = 0, *beta = mbit;
+  for (int group = 0; group < ngroups; group++) {
+    beta[group] = fmax(model->beta_ns_per_byte, NS_PER_BYTE_AT_1_MBIT / mbit[group]);
     slowest = fmax(slowest, beta[group]);
   }
-  if (!colli_weights_make(beta, out->ngroups, &out->weights))
+  if (!colli_weights_make(beta, ngroups, weights))
     return false;
-  out->model.beta_ns_per_byte = slowest;
-  out->model.group_beta_ns_per_byte = out->weights ? out->weights->beta_ns_per_byte : NULL;
+  model->beta_ns_per_byte = slowest;
+  model->group_beta_ns_per_byte = *weights ? (*weights)->beta_ns_per_byte : NULL;
   return true;
 }
 
@@ -105,11 +99,11 @@ bool colli_link_speed_apply(const colli_rank_info *table, int nranks, colli_loca
   if (out->ngroups <= 1 || out->model.device)
     return true;
   size_t n = (size_t)out->ngroups;
-  double *mbit = calloc(n, 2 * sizeof(*mbit));
+  double *mbit = calloc(n, sizeof(*mbit));
   uint64_t *trust = calloc(n, sizeof(*trust));
   bool made = mbit && trust;
   if (made && find_speeds(table, nranks, out, mbit, trust))
-    made = set_betas(mbit, mbit + n, out);
+    made = colli_link_speed_set(mbit, out->ngroups, &out->model, &out->weights);
   free(mbit);
   free(trust);
   return made;

@@ -16,8 +16,10 @@ coll_status colli_link_speed_parse(const char *text, double *mbit, uint64_t *sou
 /* The setting that says so: what a communicator that is made from this one inherits. */
 void colli_link_speed_print(double mbit, char *text, size_t bytes);
 
-/* Beta of a link, at least that of the model, which is what cores can do. */
-double colli_link_speed_beta(double mbit, const colli_model *model);
+/* Sets a model's betas between groups whose links are so fast, but not below the beta that it has,
+ * which is what cores can do; *weights: see colli_weights_make(). Overwrites `mbit`. False if out
+ * of memory. */
+bool colli_link_speed_set(double *mbit, int ngroups, colli_model *model, colli_weights **weights);
 
 /*
  * Takes the speeds from the table of ranks, whose groups `out` has: of a host, what the rank says

@@ -151,6 +151,27 @@ static bool has_same_corrections(const colli_rank_info *table, int nranks) {
   return rank == nranks && table[0].corrections != 0;
 }
 
+int colli_locality_number(const colli_rank_info *table, int nranks,
+                          const colli_rank_info *const *sorted,
+                          bool (*same)(const colli_rank_info *, const colli_rank_info *),
+                          int32_t *group) {
+  int count = 0;
+  const colli_rank_info *first = sorted[0];
+  for (int i = 0; i < nranks; i++) { /* first, each rank gets the first rank of its group */
+    if (!same(sorted[i], first))
+      first = sorted[i];
+    group[sorted[i] - table] = (int32_t)(first - table);
+  }
+  for (int rank = 0; rank < nranks; rank++)
+    group[rank] = group[rank] == rank ? count++ : group[group[rank]];
+  return count;
+}
+
+/* Whether two ranks are on one host. */
+static bool share_host(const colli_rank_info *a, const colli_rank_info *b) {
+  return a->host_id == b->host_id;
+}
+
 /* Numbers the hosts in the order of their first ranks; false if out of memory. */
 static bool number_hosts(const colli_rank_info *table, int nranks,
                          const colli_rank_info *const *sorted, colli_locality *out) {
@@ -158,14 +179,7 @@ static bool number_hosts(const colli_rank_info *table, int nranks,
   out->group = malloc((size_t)nranks * sizeof(*out->group));
   if (!out->group)
     return false;
-  const colli_rank_info *first = NULL;
-  for (int i = 0; i < nranks; i++) { /* first, each rank gets the first rank of its host */
-    if (!first || sorted[i]->host_id != first->host_id)
-      first = sorted[i];
-    out->group[sorted[i] - table] = (int32_t)(first - table);
-  }
-  for (int rank = 0; rank < nranks; rank++)
-    out->group[rank] = out->group[rank] == rank ? out->ngroups++ : out->group[out->group[rank]];
+  out->ngroups = colli_locality_number(table, nranks, sorted, share_host, out->group);
   if (out->ngroups == 1) {
     free(out->group);
     out->group = NULL;

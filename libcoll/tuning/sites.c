@@ -40,20 +40,9 @@ static int compare_sites(const void *a, const void *b) {
   return order ? order : left < right ? -1 : left > right;
 }
 
-/* Numbers the sites in the order of their first ranks, and returns how many there are. `sorted` is
- * ordered by compare_sites(). */
-static int number_sites(const colli_rank_info *table, int nranks,
-                        const colli_rank_info *const *sorted, int32_t *site) {
-  int count = 0;
-  const colli_rank_info *first = sorted[0];
-  for (int i = 0; i < nranks; i++) { /* first, each rank gets the first rank of its site */
-    if (strcmp(sorted[i]->site, first->site) != 0)
-      first = sorted[i];
-    site[sorted[i] - table] = (int32_t)(first - table);
-  }
-  for (int rank = 0; rank < nranks; rank++)
-    site[rank] = site[rank] == rank ? count++ : site[site[rank]];
-  return count;
+/* Whether two ranks are at one site. */
+static bool share_site(const colli_rank_info *a, const colli_rank_info *b) {
+  return strcmp(a->site, b->site) == 0;
 }
 
 /* Refuses ranks that contradict each other: with and without a site, or one host at two. `first`
@@ -127,7 +116,8 @@ coll_status colli_sites_apply(const colli_rank_info *table, int nranks, colli_lo
     for (int i = 0; i < nranks; i++)
       sorted[i] = &table[i];
     qsort(sorted, (size_t)nranks, sizeof(*sorted), compare_sites);
-    use_sites(table, nranks, site, number_sites(table, nranks, sorted, site), out);
+    int count = colli_locality_number(table, nranks, sorted, share_site, site);
+    use_sites(table, nranks, site, count, out);
   } else {
     free(site);
     if (status == COLL_ERR_NO_MEMORY)

@@ -9,11 +9,6 @@ root=10.84.0.1
 . "$SOURCE/tests/hosts/four_hosts.inc"
 command -v unshare >/dev/null && command -v sysctl >/dev/null || skip "needs unshare (util-linux) and sysctl (procps)"
 
-cleanup() {
-  remove_hosts
-  remove_networks
-  rm -rf "$out"
-}
 trap cleanup EXIT
 
 # on HOST COMMAND...: runs a command there.

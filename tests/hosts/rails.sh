@@ -8,11 +8,6 @@ tag=r$(($$ % 100000))
 root=10.80.0.1
 . "$SOURCE/tests/hosts/four_hosts.inc"
 
-cleanup() {
-  remove_hosts
-  remove_networks
-  rm -rf "$out"
-}
 trap cleanup EXIT
 
 # set_speed HOST INTERFACE MBIT: what it can send there.

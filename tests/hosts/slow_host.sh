@@ -7,11 +7,6 @@ tag=w$(($$ % 100000))
 root=10.83.0.1
 . "$SOURCE/tests/hosts/four_hosts.inc"
 
-cleanup() {
-  remove_hosts
-  remove_networks
-  rm -rf "$out"
-}
 trap cleanup EXIT
 
 # limit MBIT DEVICE COMMAND...: how much a device can send; COMMAND runs tc there.
@@ -63,6 +58,11 @@ expect "the slow host is found to be the slowest" \
   [ "$(sort -n -k 9,9 "$out/measured" | head -n 1)" = "$(sed -n 3p "$out/measured")" ]
 expect "it is as slow as it is" awk 'NR == 3 && $9 > 160 { exit 1 }' "$out/measured"
 expect "the slow host then sends less than a ring's part ($sent instead of $sent_ring bytes)" [ "$sent" -lt "$sent_ring" ]
+
+COLL_LOG=info COLL_LINK_SPEED=measure start_ranks 120 "$BUILD/tests/hosts_parts"
+expect "communicators made from a measured one give right results" all_succeed
+expect "hosts are measured once" [ "$(grep -c "Mbit/s measured" "$out/0")" = 4 ]
+expect "what is left after a shrink has shares, too" [ "$(grep -c "shares of hosts in all-reduces:" "$out/0")" = 2 ]
 
 start_ranks 60 env COLL_LINK_SPEED=fast "$BUILD/bin/coll_perf" allreduce -b 8 -e 8
 wait

@@ -8,13 +8,7 @@ root=10.84.0.1
 . "$SOURCE/tests/hosts/four_hosts.inc"
 [ -w /dev/net/tun ] || skip "needs /dev/net/tun, for the line between the sites"
 
-cleanup() {
-  remove_hosts
-  exec 3>&-
-  remove_networks
-  rm -rf "$out"
-}
-trap cleanup EXIT
+trap 'exec 3>&-; cleanup' EXIT
 
 # Hosts 1 and 3 are at one site, 2 and 4 at the other. The line ends with descriptor 3.
 set_up() {
@@ -50,6 +44,9 @@ expect "two sites are found" [ "$(grep -c "is at site [12] of 2" "$out/0")" = 4 
 expect "each has two hosts" [ "$(grep -c "is at site 2 of 2" "$out/0")" = 2 ]
 expect "the line is measured" grep -q "from host .*'s site to the next: .* Mbit/s measured" "$out/0"
 expect "less goes over the line ($moved instead of $plain bytes)" [ "$moved" -lt "$plain" ]
+
+COLL_LINK_SPEED=measure start_ranks 120 "$BUILD/tests/hosts_parts"
+expect "communicators made from one with sites give right results" all_succeed
 
 start_ranks 60 sh -c '[ $COLL_RANK = 2 ] || export COLL_SITE=a; exec "$@"' sh "$BUILD/bin/coll_perf" allreduce -b 8 -e 8
 wait $pids

@@ -179,6 +179,7 @@ Test(link_speed, rank_that_knows_best_speaks_for_its_host) {
   table[2].link_source = COLLI_SPEED_DECLARED;
   table[2].link_mbit = 100;
   expect_links(80, true);
+  table[3].link_mbit = 0;
   table[3].link_source = COLLI_SPEED_WANTED; /* and was not measured */
   expect_links(80, true);
 }

@@ -1,5 +1,4 @@
 /* speeds.c: hosts whose links are not equally fast, for coll_explain --link-speeds. */
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,19 +30,13 @@ void explain_set_speeds(const question *q, answer *a) {
     given += *at == ',';
   if (given > q->hosts)
     explain_refuse("--link-speeds has more speeds than there are hosts");
-  double slowest = 0, *beta = malloc((size_t)q->hosts * sizeof(*beta));
-  for (int host = 0; beta && host < q->hosts; host++) {
-    beta[host] = colli_link_speed_beta(next_speed(&text), &a->model);
-    slowest = fmax(slowest, beta[host]);
-  }
-  if (!beta || !colli_weights_make(beta, q->hosts, &a->weights))
+  double *mbit = malloc((size_t)q->hosts * sizeof(*mbit));
+  for (int host = 0; mbit && host < q->hosts; host++)
+    mbit[host] = next_speed(&text);
+  if (!mbit || !colli_link_speed_set(mbit, q->hosts, &a->model, &a->weights))
     explain_refuse("out of memory");
-  free(beta);
-  a->model.beta_ns_per_byte = slowest;
-  if (!a->weights)
-    return;
-  a->model.group_beta_ns_per_byte = a->weights->beta_ns_per_byte;
-  a->shape.share = a->weights->share;
+  free(mbit);
+  a->shape.share = a->weights ? a->weights->share : NULL;
 }
 
 void explain_print_shares(const answer *a) {
