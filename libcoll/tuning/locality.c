@@ -9,6 +9,7 @@
 #include "libcoll/base/libc.h"
 #include "libcoll/cost/links.h"
 #include "libcoll/tuning/link_speed.h"
+#include "libcoll/tuning/numbering.h"
 #include "libcoll/tuning/quota.h"
 #include "libcoll/tuning/sites.h"
 
@@ -151,22 +152,6 @@ static bool has_same_corrections(const colli_rank_info *table, int nranks) {
   return rank == nranks && table[0].corrections != 0;
 }
 
-int colli_locality_number(const colli_rank_info *table, int nranks,
-                          const colli_rank_info *const *sorted,
-                          bool (*same)(const colli_rank_info *, const colli_rank_info *),
-                          int32_t *group) {
-  int count = 0;
-  const colli_rank_info *first = sorted[0];
-  for (int i = 0; i < nranks; i++) { /* first, each rank gets the first rank of its group */
-    if (!same(sorted[i], first))
-      first = sorted[i];
-    group[sorted[i] - table] = (int32_t)(first - table);
-  }
-  for (int rank = 0; rank < nranks; rank++)
-    group[rank] = group[rank] == rank ? count++ : group[group[rank]];
-  return count;
-}
-
 /* Whether two ranks are on one host. */
 static bool share_host(const colli_rank_info *a, const colli_rank_info *b) {
   return a->host_id == b->host_id;
@@ -179,7 +164,7 @@ static bool number_hosts(const colli_rank_info *table, int nranks,
   out->group = malloc((size_t)nranks * sizeof(*out->group));
   if (!out->group)
     return false;
-  out->ngroups = colli_locality_number(table, nranks, sorted, share_host, out->group);
+  out->ngroups = colli_number_groups(table, nranks, sorted, share_host, out->group);
   if (out->ngroups == 1) {
     free(out->group);
     out->group = NULL;

@@ -32,16 +32,6 @@ typedef struct colli_transport_list {
   int count;
 } colli_transport_list;
 
-/*
- * Numbers groups of ranks in the order of their first ranks, and returns how many there are.
- * sorted: pointers into the table, where ranks that are the `same` follow each other, lowest first.
- * group: room for nranks numbers.
- */
-int colli_locality_number(const colli_rank_info *table, int nranks,
-                          const colli_rank_info *const *sorted,
-                          bool (*same)(const colli_rank_info *, const colli_rank_info *),
-                          int32_t *group);
-
 /* Frees group, host and weights. */
 void colli_locality_free(colli_locality *locality);
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "libcoll/base/error.h"
+#include "libcoll/tuning/numbering.h"
 
 /* A line between sites that nobody has measured: 2 ms one way, 1 Gbit/s. */
 #define ASSUMED_ALPHA_NS 2e6
@@ -116,7 +117,7 @@ coll_status colli_sites_apply(const colli_rank_info *table, int nranks, colli_lo
     for (int i = 0; i < nranks; i++)
       sorted[i] = &table[i];
     qsort(sorted, (size_t)nranks, sizeof(*sorted), compare_sites);
-    int count = colli_locality_number(table, nranks, sorted, share_site, site);
+    int count = colli_number_groups(table, nranks, sorted, share_site, site);
     use_sites(table, nranks, site, count, out);
   } else {
     free(site);
