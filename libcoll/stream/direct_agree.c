@@ -72,7 +72,10 @@ coll_status colli_direct_agree_serving(coll_comm *comm, const colli_direct_matte
     return colli_comm_refuse(comm, COLL_ERR_NO_MEMORY, matter->name, "out of memory");
   coll_status status = gather(comm, matter, &own, all, sizeof(own), service);
   const int first = status == COLL_OK ? find_first(all, comm->nranks) : -1;
-  if (first >= 0) {
+  if (first >= 0 && service && all[first].failed == COLL_ERR_PEER_LOST) {
+    /* Who left it alone may have failed as it served, after its verdict: now it says why. */
+    status = colli_direct_agree_serving(comm, matter, error->status, error, as, NULL);
+  } else if (first >= 0) {
     verdict *it = &all[first];
     it->reason[sizeof(it->reason) - 1] = 0;
     status = colli_direct_refuse(comm, matter, as == COLL_OK ? (coll_status)it->failed : as, first,

@@ -29,7 +29,8 @@ coll_status colli_direct_refuse(coll_comm *comm, const colli_direct_matter *matt
 coll_status colli_direct_agree(coll_comm *comm, const colli_direct_matter *matter, coll_status mine,
                                const coll_error *error, coll_status as);
 
-/* The same, while this rank does something for the others, again and again, until all have come. */
+/* The same, while this rank does something for the others, again and again, until all have come.
+ * If that work fails, it leaves the reason in `error`, which all get too. */
 typedef struct colli_direct_service {
   void (*work)(void *context);
   void *context;
