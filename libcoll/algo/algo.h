@@ -31,6 +31,9 @@ typedef struct colli_algo {
                   * beyond the end of its block */
   bool groups;   /* only for communicators of several groups (shape->ngroups > 1) */
   bool sites;    /* chosen only where groups are sites (colli_model.sites), or by name */
+  bool levels;   /* chosen only where groups have levels inside (shape->ninner > 0), or by name */
+  bool flat; /* has groups, but only the innermost: all hosts send to hosts of other sites, so it
+              * is chosen only by name where there are sites of several hosts */
   bool weighted; /* divides work by shape->share; chosen only where there is one, or by name */
   /* The number of chunks for this shape (1 for a barrier). */
   int (*nchunks)(const colli_shape *shape);

@@ -2,6 +2,8 @@
  * hier.h: algorithms for communicators of several groups (hosts) whose ranks are near each other.
  * They run algorithms of the table one after the other, some inside each group and some between
  * groups. The schedules for these parts of the ranks and of the vector are translated into one.
+ * Groups may themselves be in groups (hosts in racks, racks in sites), at any number of levels: the
+ * part between groups then is such an algorithm itself.
  */
 #ifndef COLLI_ALGO_HIER_H
 #define COLLI_ALGO_HIER_H
@@ -9,21 +11,28 @@
 #include "libcoll/algo/emit.h"
 
 /*
- * The parts of a hierarchical algorithm; each has one lane, and scratch for one vector at most.
+ * The parts of a hierarchical algorithm; each has one lane, and scratch for two vectors at most.
  * `enter` runs inside groups first, `across` between groups, `leave` inside groups last; NULL:
  * nothing.
- *   all-reduce:  reduce, all-reduce between the groups' leaders, broadcast;
- *             or (split) reduce-scatter, all-reduce between ranks of equal position, all-gather
- *   reduce:      reduce, reduce between leaders
- *   broadcast:   broadcast between leaders, broadcast
+ *   all-reduce:      reduce, all-reduce between the groups' leaders, broadcast;
+ *           or split reduce-scatter, all-reduce between ranks of equal position, all-gather
+ *   reduce:          reduce, reduce between leaders
+ *   broadcast:       broadcast between leaders, broadcast
+ *   all-gather:      all-gather, all-gather between leaders, broadcast of the others' blocks;
+ *           or split all-gather between ranks of equal position, all-gather of what they have
+ *   reduce-scatter:  reduce, reduce-scatter between leaders, scatter;
+ *           or split reduce-scatter of all blocks, reduce-scatter between ranks of equal position
  * The leader of a group is the root, or the lowest rank. Groups that differ in size cannot be
- * split; the algorithm `otherwise` then takes over. The part between groups gets their shares
- * (colli_shape.share). With several lanes, each does all of this on its part of the vector.
+ * split; the algorithm `otherwise` then takes over. Where groups are in groups, `above` takes the
+ * place of `across`; the groups of the whole are then the innermost ones. The part between groups
+ * gets their shares (colli_shape.share). With several lanes, each does all of this on its part of
+ * the vector; collectives of blocks have one lane.
  */
 typedef struct colli_hier {
   const colli_algo *enter;
   const colli_algo *across;
   const colli_algo *leave;
+  const colli_algo *above;
   const struct colli_hier *otherwise; /* not NULL: split */
   int lanes;                          /* 0: one */
 } colli_hier;

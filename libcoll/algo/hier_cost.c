@@ -9,10 +9,23 @@
 #define REPLAY_RANKS  64 /* more take too long */
 #define REPLAY_PASSES 4  /* that many are replayed, and twice as many */
 
-/* The ranks of a part. */
-static colli_shape ranks_of(int count, int root, const uint8_t *share) {
-  return (colli_shape){.nranks = count, .root = root, .share = share};
+/* Of blocks among groups that differ in size so much that schedules would be large. */
+#define UNSUITABLE_NS 1e30
+
+/* The ranks of a part inside a group. */
+static colli_shape ranks_of(int count, int root) {
+  return (colli_shape){.nranks = count, .root = root};
 }
+
+/* What is known of a hierarchical algorithm whose cost is wanted. */
+typedef struct priced {
+  const colli_hier *hier;
+  colli_layout *l;
+  colli_shape among;        /* the leaders */
+  const colli_algo *across; /* the algorithm between them */
+  size_t elem_bytes;
+  colli_model near, far; /* inside groups, and between them */
+} priced;
 
 /*
  * The cost of a part on `chunks` chunks of the partition. If values go one way only, repeated runs
@@ -48,14 +61,25 @@ static double part_cost(const colli_algo *algo, colli_shape among, int chunks,
   return algo->cost(&shape, &cut, elem_bytes, model);
 }
 
-/* The model of links inside a group. */
-static colli_model near_model(const colli_model *model) {
+/* The model of links inside the innermost groups. */
+static colli_model near_model(const colli_model *model, const colli_shape *shape) {
   colli_model near = *model;
-  if (model->near_beta_ns_per_byte > 0) {
-    near.alpha_ns = model->near_alpha_ns;
-    near.beta_ns_per_byte = model->near_beta_ns_per_byte;
+  const colli_pair_cost usual = {model->near_alpha_ns, model->near_beta_ns_per_byte};
+  const bool inner = shape->ninner && model->inner[0].beta_ns_per_byte > 0;
+  const colli_pair_cost *pair = inner ? &model->inner[0] : &usual;
+  if (pair->beta_ns_per_byte > 0) {
+    near.alpha_ns = pair->alpha_ns;
+    near.beta_ns_per_byte = pair->beta_ns_per_byte;
   }
   return near;
+}
+
+/* The model of links between them, where there may be further levels. */
+static colli_model far_model(const colli_model *model, const colli_shape *shape) {
+  colli_model far = *model;
+  for (int level = 1; level < shape->ninner; level++)
+    far.inner[level - 1] = model->inner[level];
+  return far;
 }
 
 /* The time of a part's first run and of each further run. */
@@ -65,18 +89,16 @@ typedef struct span {
 } span;
 
 /* The time of a part on the whole vector, pass by pass. */
-static span part_span(const colli_algo *algo, int count, int root, const colli_partition *partition,
+static span part_span(const colli_algo *algo, colli_shape among, const colli_partition *partition,
                       size_t elem_bytes, const colli_model *model) {
   colli_partition cut = *partition;
   cut.passes = 1;
   cut.region = cut.piece;
-  double once = part_cost(algo, ranks_of(count, root, NULL), cut.nchunks, &cut, elem_bytes, model);
+  double once = part_cost(algo, among, cut.nchunks, &cut, elem_bytes, model);
   cut.passes = 2;
   cut.region = 2 * cut.piece;
   cut.count = 2 * partition->piece * (size_t)partition->nchunks;
-  return (span){once,
-                part_cost(algo, ranks_of(count, root, NULL), cut.nchunks, &cut, elem_bytes, model) -
-                    once};
+  return (span){once, part_cost(algo, among, cut.nchunks, &cut, elem_bytes, model) - once};
 }
 
 /* The larger of two times. */
@@ -86,27 +108,27 @@ static double larger(double a, double b) {
 
 /* A reduce or broadcast: the root's group works at the same time as the others, and passes follow
  * each other closely. */
-static double one_way_cost(const colli_hier *hier, const colli_layout *l, int root_rank,
-                           const colli_partition *partition, size_t elem_bytes,
-                           const colli_model *near, const colli_model *far) {
-  const colli_algo *inner = hier->enter ? hier->enter : hier->leave;
+static double one_way_cost(const priced *it, int root_rank, const colli_partition *partition) {
+  const colli_layout *l = it->l;
+  const colli_algo *inner = it->hier->enter ? it->hier->enter : it->hier->leave;
+  const size_t elem_bytes = it->elem_bytes;
   int root = l->of[root_rank], others = 0, before = 0; /* ranks of its group before the root */
   for (int rank = 0; rank < root_rank; rank++)
     before += l->of[rank] == root;
   for (int group = 0; group < l->ngroups; group++)
     if (group != root && l->size[group] > others)
       others = l->size[group];
-  span across = part_span(hier->across, l->ngroups, root, partition, elem_bytes, far);
-  span home = part_span(inner, l->size[root], before, partition, elem_bytes, near);
-  span away = part_span(inner, others, 0, partition, elem_bytes, near);
+  span across = part_span(it->across, it->among, partition, elem_bytes, &it->far);
+  span home = part_span(inner, ranks_of(l->size[root], before), partition, elem_bytes, &it->near);
+  span away = part_span(inner, ranks_of(others, 0), partition, elem_bytes, &it->near);
   double first = larger(across.first + away.first, across.next + home.first);
   double next = larger(across.next, larger(home.next, away.next));
-  if (hier->enter) { /* leaders work for both sides, but send to only one */
-    colli_model free_links = *far;
+  if (it->hier->enter) { /* leaders work for both sides, but send to only one */
+    colli_model free_links = it->far;
     free_links.beta_ns_per_byte = 0;
-    span works = part_span(hier->across, l->ngroups, root, partition, elem_bytes, &free_links);
+    span works = part_span(it->across, it->among, partition, elem_bytes, &free_links);
     int most = others > l->size[root] ? others : l->size[root];
-    span inside = part_span(inner, most, 0, partition, elem_bytes, &free_links);
+    span inside = part_span(inner, ranks_of(most, 0), partition, elem_bytes, &free_links);
     next = larger(next, works.next + inside.next);
   } else { /* leaders send to both sides, except the last, which sends only to its group */
     double passing = others > 1 && l->ngroups > 2 ? across.next + away.next : 0;
@@ -115,38 +137,67 @@ static double one_way_cost(const colli_hier *hier, const colli_layout *l, int ro
   return first + (partition->passes - 1) * next;
 }
 
-/* One pass of one lane of an all-reduce, which has so many chunks. */
-static double lane_cost(const colli_hier *hier, const colli_layout *l, int chunks,
-                        const colli_partition *cut, size_t elem_bytes, const colli_model *near,
-                        const colli_model *far) {
-  int share = hier->otherwise ? chunks / l->size[0] : chunks, most = 0;
+/* The size of the largest group. */
+static int largest_group(const colli_layout *l) {
+  int most = 0;
   for (int group = 0; group < l->ngroups; group++)
     most = l->size[group] > most ? l->size[group] : most;
-  colli_shape inside = ranks_of(most, 0, NULL), across = ranks_of(l->ngroups, 0, l->share);
-  return part_cost(hier->enter, inside, chunks, cut, elem_bytes, near) +
-         part_cost(hier->across, across, share, cut, elem_bytes, far) +
-         part_cost(hier->leave, inside, chunks, cut, elem_bytes, near);
+  return most;
+}
+
+/* One pass of one lane of an all-reduce, which has so many chunks. */
+static double lane_cost(const priced *it, int chunks, const colli_partition *cut,
+                        const colli_model *near, const colli_model *far) {
+  const colli_hier *hier = it->hier;
+  int share = hier->otherwise ? chunks / it->l->size[0] : chunks;
+  colli_shape inside = ranks_of(largest_group(it->l), 0);
+  return part_cost(hier->enter, inside, chunks, cut, it->elem_bytes, near) +
+         part_cost(it->across, it->among, share, cut, it->elem_bytes, far) +
+         part_cost(hier->leave, inside, chunks, cut, it->elem_bytes, near);
 }
 
 /* An all-reduce: results come back before the next pass begins. Lanes share the links, but wait at
  * the same time. */
-static double two_way_cost(const colli_hier *hier, const colli_layout *l,
-                           const colli_partition *partition, size_t elem_bytes,
-                           const colli_model *near, const colli_model *far) {
-  int lanes = colli_hier_lanes(hier), chunks = partition->nchunks / lanes;
+static double two_way_cost(const priced *it, const colli_partition *partition) {
+  int lanes = colli_hier_lanes(it->hier), chunks = partition->nchunks / lanes;
   size_t region = partition->region, used = (size_t)lanes;
   if (region) /* a short vector does not fill all lanes */
     used = (partition->count + region * (size_t)chunks - 1) / (region * (size_t)chunks);
   colli_partition cut = *partition;
   cut.passes = 1;
   cut.region = cut.piece;
-  colli_model near_links = *near, far_links = *far;
-  near_links.alpha_ns = far_links.alpha_ns = 0;
-  double pass = lane_cost(hier, l, chunks, &cut, elem_bytes, near, far);
+  colli_model near_links = it->near, far_links = it->far;
+  near_links.alpha_ns = far_links.alpha_ns = far_links.near_alpha_ns = 0;
+  for (int level = 0; level < COLLI_INNER_LEVELS; level++)
+    far_links.inner[level].alpha_ns = 0;
+  double pass = lane_cost(it, chunks, &cut, &it->near, &it->far);
   if (used > 1)
-    pass +=
-        (double)(used - 1) * lane_cost(hier, l, chunks, &cut, elem_bytes, &near_links, &far_links);
+    pass += (double)(used - 1) * lane_cost(it, chunks, &cut, &near_links, &far_links);
   return partition->passes * pass;
+}
+
+/* The chunks on which the parts of a collective of blocks work. */
+typedef struct block_chunks {
+  int enter, across, leave;
+} block_chunks;
+
+/* What they are. */
+static block_chunks count_blocks(const priced *it, colli_coll coll) {
+  const int n = it->l->ngroups * largest_group(it->l), size = largest_group(it->l);
+  const bool gathers = coll == COLLI_ALLGATHER;
+  if (it->hier->otherwise)
+    return (block_chunks){.enter = n, .across = it->l->ngroups, .leave = n};
+  return (block_chunks){
+      .enter = gathers ? size : n, .across = n, .leave = gathers ? n - size : size};
+}
+
+/* A collective of blocks: part by part. */
+static double blocks_cost(const priced *it, colli_coll coll, const colli_partition *partition) {
+  const block_chunks chunks = count_blocks(it, coll);
+  colli_shape inside = ranks_of(largest_group(it->l), 0);
+  return part_cost(it->hier->enter, inside, chunks.enter, partition, it->elem_bytes, &it->near) +
+         part_cost(it->across, it->among, chunks.across, partition, it->elem_bytes, &it->far) +
+         part_cost(it->hier->leave, inside, chunks.leave, partition, it->elem_bytes, &it->near);
 }
 
 /* The work of one participating rank for a part: found as the time that they would take if they all
@@ -161,24 +212,82 @@ static double part_work(const colli_algo *algo, colli_shape among, int chunks,
 }
 
 /* What all ranks have to do, on average. */
-static double work_cost(const colli_hier *hier, const colli_layout *l,
-                        const colli_partition *partition, size_t elem_bytes,
-                        const colli_model *near, const colli_model *far) {
+static double work_cost(const priced *it, const colli_partition *partition) {
+  const colli_hier *hier = it->hier;
+  const colli_layout *l = it->l;
   int chunks = partition->nchunks, share = hier->otherwise ? chunks / l->size[0] : chunks, n = 0;
   double work = 0;
   for (int group = 0; group < l->ngroups; group++) {
     int size = l->size[group];
     n += size;
-    colli_shape inside = ranks_of(size, 0, NULL);
-    work += size * (part_work(hier->enter, inside, chunks, partition, elem_bytes, near) +
-                    part_work(hier->leave, inside, chunks, partition, elem_bytes, near));
+    colli_shape inside = ranks_of(size, 0);
+    work += size * (part_work(hier->enter, inside, chunks, partition, it->elem_bytes, &it->near) +
+                    part_work(hier->leave, inside, chunks, partition, it->elem_bytes, &it->near));
   }
   /* If the vector is too short for all positions, the others send nothing. */
-  double speakers =
-      hier->otherwise ? n * colli_terms_make(partition, elem_bytes, far).filled : l->ngroups;
-  work += speakers * part_work(hier->across, ranks_of(l->ngroups, 0, l->share), share, partition,
-                               elem_bytes, far);
+  double speakers = hier->otherwise
+                        ? n * colli_terms_make(partition, it->elem_bytes, &it->far).filled
+                        : l->ngroups;
+  work += speakers * part_work(it->across, it->among, share, partition, it->elem_bytes, &it->far);
   return work / n;
+}
+
+/* What messages cost that an algorithm sends over several levels at once, because it takes all
+ * groups as equally far from each other: the average over its rounds, or over neighbours. In a
+ * round the farthest pair counts, and in a ring the slowest link holds up all others. */
+static colli_model average_model(const colli_model *model, const colli_shape *among, int radix) {
+  colli_model out = *model;
+  const int n = among->nranks;
+  double alpha = 0, beta = 0, largest = 0;
+  int count = 0;
+  for (long long apart = 1; apart<n; apart *= radix> 1 ? radix : n) {
+    colli_pair_cost farthest = {0, 0};
+    for (int a = 0; a < n; a++) {
+      const int b = radix > 1 ? a ^ (int)apart : (a + 1) % n;
+      if (b >= n)
+        continue;
+      const colli_pair_cost pair = colli_model_pair(model, among, a, b);
+      farthest.alpha_ns = larger(farthest.alpha_ns, pair.alpha_ns);
+      farthest.beta_ns_per_byte = larger(farthest.beta_ns_per_byte, pair.beta_ns_per_byte);
+      alpha += radix > 1 ? 0 : pair.alpha_ns;
+      count += radix <= 1;
+    }
+    alpha += radix > 1 ? farthest.alpha_ns : 0;
+    beta += farthest.beta_ns_per_byte;
+    count += radix > 1;
+    largest = larger(largest, farthest.beta_ns_per_byte);
+  }
+  out.alpha_ns = alpha / count;
+  out.beta_ns_per_byte = radix > 1 ? beta / count : largest;
+  return out;
+}
+
+/* The cost as the sum of the parts. */
+static double sum_parts(const colli_hier *hier, const colli_shape *shape, colli_layout *l,
+                        const colli_partition *partition, size_t elem_bytes,
+                        const colli_model *model) {
+  priced it = {.hier = colli_hier_fitting(hier, l),
+               .l = l,
+               .among = colli_layout_across(l, shape, l->leader),
+               .elem_bytes = elem_bytes,
+               .near = near_model(model, shape),
+               .far = far_model(model, shape)};
+  it.far.core_share = it.near.core_share = 1;
+  it.across = colli_hier_across(it.hier, &it.among);
+  if (it.among.ngroups > 1 && it.across == it.hier->across)
+    it.far = average_model(&it.far, &it.among, it.across->radix);
+  double cost;
+  if (colli_exact(shape->coll) && (long long)l->ngroups * largest_group(l) > 4ll * shape->nranks)
+    return UNSUITABLE_NS;
+  if (colli_exact(shape->coll)) /* all ranks work all the time */
+    return blocks_cost(&it, shape->coll, partition) / model->core_share;
+  if (shape->coll == COLLI_ALLREDUCE)
+    cost = two_way_cost(&it, partition);
+  else
+    cost = one_way_cost(&it, shape->root, partition);
+  if (model->core_share < 1)
+    cost = larger(cost, work_cost(&it, partition) / model->core_share);
+  return cost;
 }
 
 /* The predicted time of the first few passes of a partition. */
@@ -233,15 +342,7 @@ double colli_hier_cost(const colli_hier *hier, const colli_shape *shape,
     return replayed;
   if (!colli_layout_make(&l, shape))
     return INFINITY;
-  colli_model far = *model, near = near_model(model);
-  far.core_share = near.core_share = 1;
-  hier = colli_hier_fitting(hier, &l);
-  double cost = shape->coll == COLLI_ALLREDUCE
-                    ? two_way_cost(hier, &l, partition, elem_bytes, &near, &far)
-                    : one_way_cost(hier, &l, shape->root, partition, elem_bytes, &near, &far);
-  if (model->core_share < 1)
-    cost =
-        larger(cost, work_cost(hier, &l, partition, elem_bytes, &near, &far) / model->core_share);
+  double cost = sum_parts(hier, shape, &l, partition, elem_bytes, model);
   colli_layout_free(&l);
   return cost;
 }

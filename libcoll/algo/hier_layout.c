@@ -2,6 +2,7 @@
 #include "libcoll/algo/hier_layout.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* Frees the tables of a layout. */
 void colli_layout_free(colli_layout *l) {
@@ -9,55 +10,72 @@ void colli_layout_free(colli_layout *l) {
 }
 
 /* Numbers the groups that have ranks, in the order of their first ranks; returns their number. */
-static int number_groups(colli_layout *l, const colli_shape *shape) {
+static int number_groups(colli_layout *l, const colli_shape *shape, const int32_t *group) {
   int n = shape->nranks, found = 0;
   int *number = l->inside + n; /* of each group of the shape, plus 1 */
   for (int rank = 0; rank < n; rank++) {
-    int *known = &number[shape->group[rank]];
+    int *known = &number[group[rank]];
     *known = *known ? *known : ++found;
     l->of[rank] = *known - 1;
     if (l->share)
-      l->share[*known - 1] = shape->share[shape->group[rank]];
+      l->share[*known - 1] = shape->share[group[rank]];
   }
   return found;
 }
 
-/* Lists the ranks, host by host if groups have several. `first` has room for all. */
-static void list_ranks(colli_layout *l, const colli_shape *shape, int *first) {
-  for (int rank = 0; rank < shape->nranks && shape->host; rank++)
-    first[shape->host[rank]]++;
-  for (int host = 0, ranks = 0; host < shape->nranks && shape->host; host++) {
-    int count = first[host];
-    first[host] = ranks;
-    ranks += count;
+/* Renumbers the groups so that those of one wider group follow each other, at each level. `memory`
+ * has room for four numbers a rank. */
+static void sort_groups(colli_layout *l, const colli_shape *shape, int *memory) {
+  const int n = shape->nranks;
+  int *first = memory, *order = memory + n, *next = memory + 2 * n, *begin = memory + 3 * n;
+  for (int rank = n - 1; rank >= 0; rank--)
+    first[l->of[rank]] = rank;
+  for (int group = 0; group < l->ngroups; group++)
+    order[group] = group;
+  for (int level = 1; level <= shape->ninner; level++) { /* sort by the widest level last */
+    const int32_t *of = level < shape->ninner ? shape->inner[level] : shape->group;
+    memset(begin, 0, (size_t)n * sizeof(*begin));
+    for (int group = 0; group < l->ngroups; group++)
+      begin[of[first[group]]]++;
+    for (int i = 0, before = 0; i < n; i++) {
+      const int count = begin[i];
+      begin[i] = before;
+      before += count;
+    }
+    for (int i = 0; i < l->ngroups; i++)
+      next[begin[of[first[order[i]]]]++] = order[i];
+    memcpy(order, next, (size_t)l->ngroups * sizeof(*order));
   }
-  for (int rank = 0; rank < shape->nranks; rank++)
-    l->order[shape->host ? first[shape->host[rank]]++ : rank] = rank;
+  for (int i = 0; i < l->ngroups; i++)
+    next[order[i]] = i;
+  for (int rank = 0; rank < n; rank++)
+    l->of[rank] = next[l->of[rank]];
 }
 
 /* Fills in the layout of groups; false if out of memory. Without groups, each rank is a group. */
 bool colli_layout_make(colli_layout *l, const colli_shape *shape) {
-  int n = shape->nranks;
+  const size_t n = (size_t)shape->nranks, levels = (size_t)shape->ninner;
   *l = (colli_layout){.equal = true};
-  l->of = calloc((size_t)n, 8 * sizeof(int) + 1);
+  l->of = calloc(n, (6 + levels + (levels ? 4 : 0)) * sizeof(int) + 1);
   if (!l->of)
     return false;
   l->size = l->of + n;
   l->leader = l->size + n;
   l->peers = l->leader + n;
-  l->inside = l->peers + n;
-  l->order = l->inside + 2 * n; /* behind the numbers of number_groups() */
-  list_ranks(l, shape, l->order + n);
+  l->inside = l->peers + n; /* and the numbers of number_groups() */
+  l->above = l->inside + 2 * n;
   if (shape->ngroups > 1 && shape->group) {
-    l->share = shape->share ? (uint8_t *)(l->order + 2 * n) : NULL;
-    l->ngroups = number_groups(l, shape);
+    l->share = shape->share && !levels ? (uint8_t *)(l->above + levels * n) : NULL;
+    l->ngroups = number_groups(l, shape, levels ? shape->inner[0] : shape->group);
+    if (levels)
+      sort_groups(l, shape, l->above + levels * n);
   }
-  for (int rank = 0; rank < n && l->ngroups <= 1; rank++)
+  for (int rank = 0; rank < shape->nranks && l->ngroups <= 1; rank++)
     l->of[rank] = rank;
-  l->ngroups = l->ngroups > 1 ? l->ngroups : n;
+  l->ngroups = l->ngroups > 1 ? l->ngroups : shape->nranks;
   l->group = l->of[shape->rank];
-  for (int i = 0; i < n; i++) {
-    int rank = l->order[i], group = l->of[rank];
+  for (int rank = 0; rank < shape->nranks; rank++) {
+    int group = l->of[rank];
     if (rank == shape->rank)
       l->position = l->size[group];
     if (l->size[group] == 0 || rank == shape->root)
@@ -76,9 +94,29 @@ void colli_layout_find_peers(colli_layout *l, int nranks) {
   int *seen = l->leader; /* symmetric parts need no leader */
   for (int group = 0; group < l->ngroups; group++)
     seen[group] = 0;
-  for (int i = 0; i < nranks; i++) {
-    int rank = l->order[i], group = l->of[rank];
+  for (int rank = 0; rank < nranks; rank++) {
+    int group = l->of[rank];
     if (seen[group]++ == l->position)
       l->peers[group] = rank;
   }
+}
+
+colli_shape colli_layout_across(colli_layout *l, const colli_shape *shape, const int *members) {
+  colli_shape out = {
+      .nranks = l->ngroups, .rank = l->group, .root = l->of[shape->root], .share = l->share};
+  if (!shape->ninner)
+    return out;
+  for (int level = 1; level <= shape->ninner; level++) {
+    const bool top = level == shape->ninner;
+    const int32_t *from = top ? shape->group : shape->inner[level];
+    int32_t *to = l->above + (size_t)(level - 1) * (size_t)l->ngroups;
+    for (int group = 0; group < l->ngroups; group++)
+      to[group] = from[members[group]];
+    if (top)
+      out.group = to;
+    else
+      out.inner[out.ninner++] = to;
+  }
+  out.ngroups = shape->ngroups;
+  return out;
 }

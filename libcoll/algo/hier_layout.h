@@ -5,18 +5,18 @@
 
 #include "libcoll/algo/hier.h"
 
-/* Who is where. */
+/* Who is where, at the innermost level of a shape's groups. */
 typedef struct colli_layout {
   int ngroups;
   int group;      /* the rank's own one */
   int position;   /* of the rank in it */
   bool equal;     /* all groups are of one size */
-  int *order;     /* all ranks; those of one host follow each other */
   int *of;        /* [rank] its group */
   int *size;      /* [group] */
   int *leader;    /* [group] rank */
   int *inside;    /* [position] ranks of the own group */
   int *peers;     /* [group] rank of the same position, once colli_layout_find_peers() was called */
+  int32_t *above; /* [level][group] the groups of the groups */
   uint8_t *share; /* [group], in this order of groups; NULL: none */
 } colli_layout;
 
@@ -24,12 +24,30 @@ typedef struct colli_layout {
 bool colli_layout_make(colli_layout *l, const colli_shape *shape);
 void colli_layout_free(colli_layout *l);
 
+/* The shape of a part that runs among one rank of each group (`members`: leaders or peers), which
+ * has the levels above that of the layout. Uses the layout's memory. */
+colli_shape colli_layout_across(colli_layout *l, const colli_shape *shape, const int *members);
+
 /* Finds the ranks of this rank's position, group by group. Leaders are forgotten. */
 void colli_layout_find_peers(colli_layout *l, int nranks);
+
+/* The position of the leader in the rank's own group. */
+static inline int colli_layout_lead(const colli_layout *l) {
+  int leader = 0;
+  while (l->inside[leader] != l->leader[l->group])
+    leader++;
+  return leader;
+}
 
 /* The algorithm that these groups get. */
 static inline const colli_hier *colli_hier_fitting(const colli_hier *hier, const colli_layout *l) {
   return hier->otherwise && !l->equal ? hier->otherwise : hier;
+}
+
+/* The algorithm between groups, which may have levels above them. */
+static inline const colli_algo *colli_hier_across(const colli_hier *hier,
+                                                  const colli_shape *among) {
+  return among->ngroups > 1 && hier->above ? hier->above : hier->across;
 }
 
 /* The number of lanes. */

@@ -30,7 +30,7 @@ typedef enum colli_param_id {
   COLLI_PARAM_PROFILER,          /* COLL_PROFILER */
   COLLI_PARAM_HOST_ID,           /* COLL_HOST_ID */
   COLLI_PARAM_LINK_SPEED,        /* COLL_LINK_SPEED */
-  COLLI_PARAM_SITE,              /* COLL_SITE */
+  COLLI_PARAM_LEVELS,            /* COLL_SITE */
   COLLI_PARAM_PORT_RANGE,        /* COLL_PORT_RANGE */
   COLLI_PARAM_TCP_IFNAME,        /* COLL_TCP_IFNAME */
   COLLI_PARAM_TCP_TRAFFIC,       /* COLL_TCP_TRAFFIC_CLASS */

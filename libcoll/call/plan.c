@@ -48,7 +48,7 @@ static const colli_sched *get_sched(colli_plans *plans, const colli_algo *algo,
 /* The shape of a plan. */
 colli_shape colli_plans_shape(const colli_plans *plans, const colli_plan *plan) {
   const colli_plan_key *key = &plan->key;
-  return (colli_shape){.coll = (colli_coll)key->coll,
+  colli_shape shape = {.coll = (colli_coll)key->coll,
                        .nranks = plans->nranks,
                        .rank = plans->rank,
                        .root = key->root,
@@ -57,8 +57,10 @@ colli_shape colli_plans_shape(const colli_plans *plans, const colli_plan *plan) 
                        .varying = key->varying,
                        .ngroups = plans->ngroups,
                        .group = plans->group,
-                       .host = plans->host,
                        .share = plans->weights ? plans->weights->share : NULL};
+  for (int level = 0; level < plans->ninner; level++)
+    shape.inner[shape.ninner++] = plans->inner[level];
+  return shape;
 }
 
 /* Bytes of input and output that an operation has for each rank, on average. */
@@ -190,12 +192,13 @@ void colli_plans_clear(colli_plans *plans) {
     colli_sched_free(plans->scheds[i]);
   free(plans->plan);
   free(plans->scheds);
+  for (; plans->ninner > 0; plans->ninner--)
+    free(plans->inner[plans->ninner - 1]);
   free(plans->group);
-  free(plans->host);
   free(plans->weights);
   plans->plan = NULL;
   plans->scheds = NULL;
-  plans->group = plans->host = NULL;
+  plans->group = NULL;
   plans->weights = NULL;
   plans->nscheds = plans->capacity = plans->hand = 0;
   memset(plans->bucket, 0, sizeof(plans->bucket));

@@ -69,8 +69,9 @@ typedef struct colli_plans {
   uint64_t cache; /* this rank's share of the last-level cache; 0: not determined yet */
   int ngroups;    /* as in colli_shape */
   int32_t *group; /* freed with the rest */
-  int32_t *host;  /* the same */
-  struct colli_weights *weights; /* of the groups, or NULL; freed with the rest */
+  int ninner;     /* as in colli_shape */
+  int32_t *inner[COLLI_INNER_LEVELS]; /* freed with the rest */
+  struct colli_weights *weights;      /* of the groups, or NULL; freed with the rest */
   colli_chooser chooser;
   colli_plan *bucket[COLLI_PLAN_BUCKETS];
   colli_plan *plan; /* COLLI_PLANS entries, from the first call on: many communicators make none */

@@ -20,9 +20,9 @@
 #include "libcoll/cost/links.h"
 #include "libcoll/tuning/calibration.h"
 #include "libcoll/tuning/cpu_list.h"
+#include "libcoll/tuning/hierarchy.h"
 #include "libcoll/tuning/link_speed.h"
 #include "libcoll/tuning/locality.h"
-#include "libcoll/tuning/sites.h"
 #include "topology/topology.h"
 
 #define GOODBYE_MS 500 /* how long a leaving rank waits for its last messages to arrive */
@@ -182,7 +182,7 @@ static coll_status describe_self(colli_family *family, const colli_assembly *ass
   coll_status status = colli_link_speed_parse(params->text[COLLI_PARAM_LINK_SPEED],
                                               &info->link_mbit, &info->link_source, error);
   if (status == COLL_OK)
-    status = colli_site_parse(params->text[COLLI_PARAM_SITE], info->site, error);
+    status = colli_hierarchy_describe(params->text[COLLI_PARAM_LEVELS], info, error);
   if (status != COLL_OK)
     return status;
   info->slot_count = (uint32_t)params->number[COLLI_PARAM_SLOT_COUNT];

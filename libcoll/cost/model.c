@@ -52,3 +52,13 @@ void colli_model_default(colli_link_kind link, int nranks, int cores, colli_mode
   colli_calibration_default(&typical);
   colli_model_make(&typical, link, link, nranks, cores, out);
 }
+
+colli_pair_cost colli_model_pair(const colli_model *model, const colli_shape *shape, int a, int b) {
+  if (shape->ngroups <= 1 || shape->group[a] != shape->group[b])
+    return (colli_pair_cost){model->alpha_ns, model->beta_ns_per_byte};
+  for (int level = 0; level < shape->ninner; level++)
+    if (shape->inner[level][a] == shape->inner[level][b] &&
+        model->inner[level].beta_ns_per_byte > 0)
+      return model->inner[level];
+  return (colli_pair_cost){model->near_alpha_ns, model->near_beta_ns_per_byte};
+}

@@ -7,6 +7,13 @@
 #include "libcoll/base/calibration.h"
 #include "libcoll/cost/corrections.h"
 #include "libcoll/cost/network.h"
+#include "libcoll/sched/sched.h"
+
+/* What a message costs between two ranks. */
+typedef struct colli_pair_cost {
+  double alpha_ns;
+  double beta_ns_per_byte;
+} colli_pair_cost;
 
 /* Must be equal on all ranks, so that all make the same choice. */
 typedef struct colli_model {
@@ -32,7 +39,13 @@ typedef struct colli_model {
   const colli_network *network; /* whose levels the predictor takes instead of near and far; NULL:
                                  * none. Formulas know near and far only: algo/distance.h. Not
                                  * owned either */
+  colli_pair_cost inner[COLLI_INNER_LEVELS]; /* between ranks of one group of colli_shape.inner;
+                                              * beta 0: as near */
 } colli_model;
+
+/* What a message costs between two ranks of a shape. Knows neither group_beta_ns_per_byte nor
+ * network. */
+colli_pair_cost colli_model_pair(const colli_model *model, const colli_shape *shape, int a, int b);
 
 /*
  * The model of nranks ranks on `cores` cores (0: as many as ranks) whose slowest links are `far`,

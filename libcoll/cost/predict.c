@@ -158,12 +158,11 @@ static link_cost link_of(const replay *r, int a, int b) {
     const colli_level *level = colli_network_link(r->model->network, a, b);
     return (link_cost){level->alpha_ns, level->beta_ns_per_byte, 0};
   }
-  if (shape->ngroups > 1 && shape->group[a] == shape->group[b])
-    return (link_cost){r->model->near_alpha_ns, r->model->near_beta_ns_per_byte, 0};
   const double *beta = r->model->group_beta_ns_per_byte;
-  if (beta && shape->ngroups > 1)
+  if (beta && shape->ngroups > 1 && shape->group[a] != shape->group[b])
     return (link_cost){r->model->alpha_ns, beta[shape->group[a]], beta[shape->group[b]]};
-  return (link_cost){r->model->alpha_ns, r->model->beta_ns_per_byte, 0};
+  const colli_pair_cost pair = colli_model_pair(r->model, shape, a, b);
+  return (link_cost){pair.alpha_ns, pair.beta_ns_per_byte, 0};
 }
 
 /* Sends a slice that its sender has finished at `at`. */

@@ -90,9 +90,7 @@ static bool deps_done(const rehearsal *r, int who, const lane *l, const colli_st
 
 /* The costs per byte on the link between two ranks, and of a change of ranks. */
 static double beta_of(const rehearsal *r, int a, int b) {
-  const colli_shape *shape = &r->scheds[0]->shape;
-  bool near = shape->ngroups > 1 && shape->group[a] == shape->group[b];
-  return near ? r->model->near_beta_ns_per_byte : r->model->beta_ns_per_byte;
+  return colli_model_pair(r->model, &r->scheds[0]->shape, a, b).beta_ns_per_byte;
 }
 
 /*
@@ -314,18 +312,23 @@ static bool run_cores(rehearsal *r) {
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-/* Distributes a group's ranks over its cores as collrun binds them: neighbours share one. */
-static void deal_out_ranks(rehearsal *r, int group, int ncores) {
+/* The host of a rank. */
+static int host_of(const colli_shape *shape, int who) {
+  return shape->ngroups <= 1 ? 0 : shape->ninner ? shape->inner[0][who] : shape->group[who];
+}
+
+/* Distributes a host's ranks over its cores as collrun binds them: neighbours share one. */
+static void deal_out_ranks(rehearsal *r, int host, int ncores) {
   const colli_shape *shape = &r->scheds[0]->shape;
   int members = 0;
   for (int who = 0; who < r->nranks; who++)
-    members += shape->ngroups <= 1 || shape->group[who] == group;
+    members += host_of(shape, who) == host;
   bool even = members % ncores == 0;
   for (int who = 0, dealt = 0; who < r->nranks; who++) {
-    if (shape->ngroups > 1 && shape->group[who] != group)
+    if (host_of(shape, who) != host)
       continue;
     int at = even ? dealt / (members / ncores) : dealt % ncores;
-    core *c = &r->cores[group * ncores + at];
+    core *c = &r->cores[host * ncores + at];
     dealt++;
     if (c->running < 0)
       c->running = who;
@@ -374,9 +377,11 @@ static bool make_wires(rehearsal *r, const colli_conns *conns) {
 /* Takes all memory. */
 static bool make_rehearsal(rehearsal *r) {
   const colli_shape *shape = &r->scheds[0]->shape;
-  int groups = shape->ngroups > 1 ? shape->ngroups : 1;
-  int per_group = (int)(r->model->core_share * r->nranks / groups + 0.5);
-  r->ncores = groups * (per_group > 0 ? per_group : 1);
+  int hosts = 1;
+  for (int who = 0; who < r->nranks; who++)
+    hosts = host_of(shape, who) >= hosts ? host_of(shape, who) + 1 : hosts;
+  int per_host = (int)(r->model->core_share * r->nranks / hosts + 0.5);
+  r->ncores = hosts * (per_host > 0 ? per_host : 1);
   colli_conns conns;
   bool wired = colli_conns_make(&conns, r->scheds, r->nranks) && make_wires(r, &conns);
   colli_conns_free(&conns);
@@ -387,8 +392,8 @@ static bool make_rehearsal(rehearsal *r) {
     return false;
   for (int i = 0; i < r->ncores; i++)
     r->cores[i] = (core){.running = -1, .waiting = r->waiting + i * r->nranks};
-  for (int group = 0; group < groups; group++)
-    deal_out_ranks(r, group, r->ncores / groups);
+  for (int host = 0; host < hosts; host++)
+    deal_out_ranks(r, host, r->ncores / hosts);
   return true;
 }
 

@@ -88,13 +88,20 @@ static bool copy_numbers(int32_t **to, const int32_t *from, int count) {
   return *to || !from;
 }
 
+/* Copies the levels inside groups; false if out of memory. */
+static bool copy_inner(colli_plans *to, const colli_plans *from) {
+  while (to->ninner < from->ninner &&
+         copy_numbers(&to->inner[to->ninner], from->inner[to->ninner], from->nranks))
+    to->ninner++;
+  return to->ninner == from->ninner;
+}
+
 /* Takes over what the table of ranks says from a communicator of the same ranks. */
 static coll_status copy_locality(coll_comm *comm, const coll_comm *twin, coll_error *error) {
   colli_plans *plans = &comm->calls.plans;
   const colli_plans *known = &twin->calls.plans;
   COLLI_ASSERT_RANK(comm->nranks == twin->nranks && comm->rank == twin->rank, comm->rank);
-  if (!copy_numbers(&plans->group, known->group, comm->nranks) ||
-      !copy_numbers(&plans->host, known->host, comm->nranks) ||
+  if (!copy_numbers(&plans->group, known->group, comm->nranks) || !copy_inner(plans, known) ||
       (known->weights && !(plans->weights = colli_weights_copy(known->weights))))
     return colli_error_set(error, COLL_ERR_NO_MEMORY, "create", "out of memory for %d ranks",
                            comm->nranks);
@@ -145,7 +152,8 @@ static void take_locality(coll_comm *comm, const colli_locality *locality) {
   plans->model = locality->model;
   plans->ngroups = locality->ngroups;
   plans->group = locality->group;
-  plans->host = locality->host;
+  plans->ninner = locality->ninner;
+  memcpy(plans->inner, locality->inner, sizeof(plans->inner));
   plans->weights = locality->weights;
   tell_shares(comm);
 }

@@ -11,8 +11,8 @@
 #include "libcoll/measure/distance.h"
 #include "libcoll/measure/speed.h"
 #include "libcoll/progress/enter.h"
+#include "libcoll/tuning/hierarchy.h"
 #include "libcoll/tuning/link_speed.h"
-#include "libcoll/tuning/sites.h"
 
 #define MBIT_PER_RATE 8e3 /* a rate is in bytes per ns */
 
@@ -48,7 +48,8 @@ static void list_first(const coll_comm *comm, const int32_t *of, const int32_t *
 
 /* The host of each rank. */
 static const int32_t *host_of(const coll_comm *comm) {
-  return comm->calls.plans.host ? comm->calls.plans.host : comm->calls.plans.group;
+  const colli_plans *plans = &comm->calls.plans;
+  return plans->ninner > 0 ? plans->inner[0] : plans->group;
 }
 
 /* Whether some rank wants it. */
@@ -80,19 +81,21 @@ static coll_status use_table(coll_comm *comm, coll_error *error) {
 /* Writes the sites of all hosts into the table, and says so. */
 static void note_sites(coll_comm *comm, const hosts *all, const int *site, int sites) {
   const int32_t *host = host_of(comm);
-  for (int rank = 0; rank < comm->nranks; rank++) /* hosts are listed by their numbers */
-    snprintf(comm->table[rank].site, COLLI_SITE_BYTES, COLLI_SITE_MEASURED "%d",
+  for (int rank = 0; rank < comm->nranks; rank++) { /* hosts are listed by their numbers */
+    snprintf(comm->table[rank].levels, COLLI_LEVELS_BYTES, COLLI_LEVEL_MEASURED "%d",
              site[host[rank]] + 1);
-  keep(comm, COLLI_PARAM_SITE, comm->table[comm->rank].site);
+    comm->table[rank].level_source = COLLI_LEVELS_MEASURED;
+  }
+  keep(comm, COLLI_PARAM_LEVELS, comm->table[comm->rank].levels);
   for (int i = 0; i < all->count && comm->rank == 0; i++)
     colli_log_write(&comm->log, COLLI_LOG_INFO,
                     "host %s is at site %d of %d, as round trips to other hosts say",
                     comm->table[all->member[i]].host, site[i] + 1, sites);
 }
 
-/* Finds sites, unless they are declared. */
+/* Finds sites, unless levels are declared. */
 static coll_status find_sites(coll_comm *comm, hosts *all, coll_error *error) {
-  if (*comm->table[0].site)
+  if (*comm->table[0].levels)
     return COLL_OK;
   list_first(comm, host_of(comm), NULL, all);
   int sites = 1, *site = calloc((size_t)all->count, sizeof(*site));
@@ -113,7 +116,7 @@ static coll_status find_sites(coll_comm *comm, hosts *all, coll_error *error) {
  * site. */
 static coll_status measure_speeds(coll_comm *comm, hosts *some, findings *found) {
   const colli_plans *plans = &comm->calls.plans;
-  const bool sites = plans->model.sites;
+  const bool sites = plans->model.sites || plans->ninner > 0;
   coll_status status = COLL_OK;
   list_first(comm, host_of(comm), sites ? plans->group : NULL, some);
   if (some->own >= 0 && some->count > 1)

@@ -34,6 +34,10 @@ void colli_builder_scratch_own(colli_builder *builder) {
   builder->scratch_own = true;
 }
 
+void colli_builder_scratch(colli_builder *builder, int nscratch) {
+  builder->nscratch = nscratch;
+}
+
 /* Frees a builder without making a schedule. */
 void colli_builder_discard(colli_builder *builder) {
   if (builder)

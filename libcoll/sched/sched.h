@@ -89,6 +89,8 @@ typedef enum colli_order {
   COLLI_ORDER_LEFT = 3   /* ((x0 op x1) op x2) op ... */
 } colli_order;
 
+#define COLLI_INNER_LEVELS 4
+
 /* The input of an algorithm. Equal shapes give equal schedules. */
 typedef struct colli_shape {
   colli_coll coll;
@@ -98,10 +100,11 @@ typedef struct colli_shape {
   colli_order order;    /* ANY where nothing is reduced */
   bool in_place;        /* all-to-all only: INPUT and OUTPUT are the same memory */
   bool varying;         /* block collectives: blocks differ in length, and may be empty */
-  int ngroups;          /* 0 or 1: all ranks are equally near; else the number of groups (hosts) */
+  int ngroups;          /* 0 or 1: all ranks are equally near; else the number of groups, which are
+                         * hosts, or the widest level of hosts that are near each other */
   const int32_t *group; /* nranks numbers below nranks, the group of each rank; NULL without */
-  const int32_t *host;  /* where groups are more than hosts: the host of each rank, below nranks.
-                         * NULL: each group is a host */
+  int ninner;           /* levels of groups inside those: hosts first, each inside the next */
+  const int32_t *inner[COLLI_INNER_LEVELS]; /* of each level, as in `group` */
   const uint8_t *share; /* of each group, how many chunks it combines in a weighted algorithm; not
                          * all 0. NULL: all the same */
 } colli_shape;
@@ -135,6 +138,9 @@ typedef struct colli_builder colli_builder;
 /* A new builder, or NULL if out of memory. Freed by finish or discard. */
 colli_builder *colli_builder_create(const colli_shape *shape, int nchunks, int nscratch,
                                     int nlanes);
+/* Sets the number of chunks of scratch, where it is known only once all steps are. */
+void colli_builder_scratch(colli_builder *builder, int nscratch);
+
 /* Declares that all scratch is as long as the rank's own chunk (scratch_own). */
 void colli_builder_scratch_own(colli_builder *builder);
 

@@ -7,34 +7,12 @@
 #include <string.h>
 
 #include "libcoll/base/error.h"
+#include "libcoll/tuning/units.h"
 
 #define NS_PER_BYTE_AT_1_MBIT 8000.0
-#define LEAST_MBIT            1e-3 /* or the cost of a byte would be beyond all others */
-#define MOST_MBIT             1e9
-
-/* Reads a decimal number at *text and moves *text behind it, or not if there is none. Not strtod(),
- * because that depends on the locale. */
-static double read_number(const char **text) {
-  double value = 0, unit = 0; /* of the next digit behind the point; 0: before it */
-  const char *at = *text;
-  for (; (*at >= '0' && *at <= '9') || (*at == '.' && unit == 0 && at > *text); at++) {
-    if (*at == '.') {
-      unit = 0.1;
-      continue;
-    }
-    value = unit > 0 ? value + unit * (*at - '0') : 10 * value + (*at - '0');
-    unit /= 10;
-  }
-  *text = at;
-  return value;
-}
 
 coll_status colli_link_speed_parse(const char *text, double *mbit, uint64_t *source,
                                    coll_error *error) {
-  static const struct {
-    const char *name;
-    double mbit;
-  } units[] = {{"kbit", 1e-3}, {"mbit", 1}, {"gbit", 1e3}, {"tbit", 1e6}};
   *mbit = 0;
   *source = COLLI_SPEED_UNKNOWN;
   if (!*text)
@@ -43,13 +21,8 @@ coll_status colli_link_speed_parse(const char *text, double *mbit, uint64_t *sou
     *source = COLLI_SPEED_WANTED;
     return COLL_OK;
   }
-  const char *unit = text;
-  double value = read_number(&unit);
-  for (size_t i = 0; unit > text && i < sizeof(units) / sizeof(units[0]); i++) {
-    double speed = value * units[i].mbit;
-    if (strcmp(unit, units[i].name) != 0 || !(speed >= LEAST_MBIT && speed <= MOST_MBIT))
-      continue;
-    *mbit = speed;
+  const char *at = text;
+  if (colli_read_speed(&at, mbit) && !*at) {
     *source = COLLI_SPEED_DECLARED;
     return COLL_OK;
   }

@@ -8,10 +8,10 @@
 #include "libcoll/base/error.h"
 #include "libcoll/base/libc.h"
 #include "libcoll/cost/links.h"
+#include "libcoll/tuning/hierarchy.h"
 #include "libcoll/tuning/link_speed.h"
 #include "libcoll/tuning/numbering.h"
 #include "libcoll/tuning/quota.h"
-#include "libcoll/tuning/sites.h"
 
 #define CPU_BITS (64 * COLLI_CPU_WORDS)
 
@@ -152,11 +152,6 @@ static bool has_same_corrections(const colli_rank_info *table, int nranks) {
   return rank == nranks && table[0].corrections != 0;
 }
 
-/* Whether two ranks are on one host. */
-static bool share_host(const colli_rank_info *a, const colli_rank_info *b) {
-  return a->host_id == b->host_id;
-}
-
 /* Numbers the hosts in the order of their first ranks; false if out of memory. */
 static bool number_hosts(const colli_rank_info *table, int nranks,
                          const colli_rank_info *const *sorted, colli_locality *out) {
@@ -164,7 +159,12 @@ static bool number_hosts(const colli_rank_info *table, int nranks,
   out->group = malloc((size_t)nranks * sizeof(*out->group));
   if (!out->group)
     return false;
-  out->ngroups = colli_number_groups(table, nranks, sorted, share_host, out->group);
+  for (int i = 0, first = 0; i < nranks; i++) {
+    if (sorted[i]->host_id != sorted[first]->host_id)
+      first = i;
+    out->group[sorted[i] - table] = (int32_t)(sorted[first] - table);
+  }
+  out->ngroups = colli_number_groups(out->group, nranks);
   if (out->ngroups == 1) {
     free(out->group);
     out->group = NULL;
@@ -258,7 +258,7 @@ coll_status colli_locality_find(const colli_rank_info *table, int nranks, int ra
   set_model(table, nranks, transports, ranks_fullest, cpus_fullest, corrections, out);
   coll_status status;
   if (colli_link_speed_apply(table, nranks, out))
-    status = colli_sites_apply(table, nranks, out, error);
+    status = colli_hierarchy_apply(table, nranks, out, error);
   else
     status =
         colli_error_set(error, COLL_ERR_NO_MEMORY, "create", "out of memory for %d ranks", nranks);
@@ -268,7 +268,8 @@ coll_status colli_locality_find(const colli_rank_info *table, int nranks, int ra
 }
 
 void colli_locality_free(colli_locality *locality) {
+  for (int level = 0; level < locality->ninner; level++)
+    free(locality->inner[level]);
   free(locality->group);
-  free(locality->host);
   free(locality->weights);
 }

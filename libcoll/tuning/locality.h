@@ -20,10 +20,11 @@ typedef struct colli_locality {
   int neighbours;         /* ranks on this rank's host, itself included */
   int mate;               /* the one other rank bound to this rank's core; -1: none, or several */
   colli_weights *weights; /* how the hosts' links differ; NULL: they do not */
-  int ngroups;            /* sites or, if these are not known or there is one, hosts */
+  int ngroups;            /* as in colli_shape: hosts, or wider groups of several hosts */
   int32_t *group;         /* the one of each rank, numbered in the order of their first ranks. NULL:
                              one host */
-  int32_t *host;          /* where groups are sites: the same for hosts. Else NULL */
+  int ninner;             /* as in colli_shape: 0, or hosts come first */
+  int32_t *inner[COLLI_INNER_LEVELS];
 } colli_locality;
 
 /* The transports of the table's records: bit and blob number i belong to ops[i]. */
@@ -32,14 +33,14 @@ typedef struct colli_transport_list {
   int count;
 } colli_transport_list;
 
-/* Frees group, host and weights. */
+/* Frees group, inner and weights. */
 void colli_locality_free(colli_locality *locality);
 
 /*
  * Finds where the ranks sit. The model's costs are the largest that any rank has measured, so that
  * all ranks get the same, whatever files they have read. It uses `corrections` (may be NULL; must
  * outlive the result) only if all ranks have read the same ones. The result is freed with
- * colli_locality_free(), or its parts are. Errors: NO_MEMORY, MISMATCH (sites).
+ * colli_locality_free(), or its parts are. Errors: NO_MEMORY, MISMATCH (levels).
  */
 coll_status colli_locality_find(const colli_rank_info *table, int nranks, int rank,
                                 const colli_transport_list *transports,

@@ -2,18 +2,10 @@
 #ifndef COLLI_TUNING_NUMBERING_H
 #define COLLI_TUNING_NUMBERING_H
 
-#include <stdbool.h>
+#include <stdint.h>
 
-#include "libcoll/wireup/bootstrap.h"
-
-/*
- * Numbers groups of ranks in the order of their first ranks, and returns how many there are.
- * sorted: pointers into the table, where ranks that are the `same` follow each other, lowest first.
- * group: room for nranks numbers.
- */
-int colli_number_groups(const colli_rank_info *table, int nranks,
-                        const colli_rank_info *const *sorted,
-                        bool (*same)(const colli_rank_info *, const colli_rank_info *),
-                        int32_t *group);
+/* Numbers groups of ranks in the order of their first ranks, and returns how many there are.
+ * group[rank] is the first rank of its group, and becomes the number. */
+int colli_number_groups(int32_t *group, int nranks);
 
 #endif

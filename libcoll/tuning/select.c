@@ -99,7 +99,8 @@ static bool is_for(const colli_algo *algo, const colli_shape *shape, const colli
   int least = model->device && algo->ranks_device ? algo->ranks_device : algo->ranks_min;
   return shape->nranks >= least && (!algo->ranks_max || shape->nranks <= algo->ranks_max) &&
          (model->paired || !algo->turns) && (shape->share || !algo->weighted) &&
-         (model->sites || !algo->sites);
+         (model->sites || !algo->sites) && (shape->ninner > 0 || !algo->levels) &&
+         !(model->sites && shape->ninner > 0 && algo->flat);
 }
 
 /* Lists all algorithms that suit a shape, with the times of their formulas; returns their

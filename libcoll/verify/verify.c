@@ -26,11 +26,12 @@ static bool same_shape(const colli_shape *a, const colli_shape *b) {
     return false;
   if (a->ngroups < 2)
     return true;
-  if (memcmp(a->group, b->group, (size_t)a->nranks * sizeof(*a->group)) != 0)
+  const size_t bytes = (size_t)a->nranks * sizeof(*a->group);
+  if (memcmp(a->group, b->group, bytes) != 0 || a->ninner != b->ninner)
     return false;
-  if (!a->host != !b->host ||
-      (a->host && memcmp(a->host, b->host, (size_t)a->nranks * sizeof(*a->host)) != 0))
-    return false;
+  for (int level = 0; level < a->ninner; level++)
+    if (memcmp(a->inner[level], b->inner[level], bytes) != 0)
+      return false;
   return a->share && b->share ? memcmp(a->share, b->share, (size_t)a->ngroups) == 0
                               : a->share == b->share;
 }

@@ -17,7 +17,8 @@
 
 #define COLLI_MAX_TRANSPORTS 6
 #define COLLI_CPU_WORDS      16
-#define COLLI_SITE_BYTES     32
+#define COLLI_LEVELS_BYTES   96
+#define COLLI_HOST_LEVELS    3 /* of groups of hosts */
 
 /* Where colli_rank_info.link_mbit comes from. Later ones are trusted more. */
 typedef enum colli_speed_source {
@@ -27,6 +28,15 @@ typedef enum colli_speed_source {
   COLLI_SPEED_DECLARED, /* COLL_LINK_SPEED */
   COLLI_SPEED_SOURCES
 } colli_speed_source;
+
+/* Where colli_rank_info.levels comes from. */
+typedef enum colli_level_source {
+  COLLI_LEVELS_UNKNOWN,
+  COLLI_LEVELS_DECLARED, /* COLL_LEVELS */
+  COLLI_LEVELS_SLURM,    /* Slurm's topology */
+  COLLI_LEVELS_MEASURED, /* at creation */
+  COLLI_LEVEL_SOURCES
+} colli_level_source;
 
 /* What every rank knows about every other. It is sent byte for byte, so it has no padding. */
 typedef struct colli_rank_info {
@@ -47,14 +57,18 @@ typedef struct colli_rank_info {
   uint8_t nonce[COLLI_NONCE_BYTES]; /* drawn for this communicator, if data is checked */
   uint64_t dev_shm_free;            /* bytes for shared memory: see shm_capacity.h */
   uint64_t tmp_free;
-  uint64_t cpus[COLLI_CPU_WORDS]; /* the processors that it may run on */
-  uint64_t quota_group;           /* those of one host with the same share ... */
-  uint64_t quota_millicores;      /* ... this much processor time; 0: no limit */
-  colli_calibration calibration;  /* what it has measured, or typical costs */
-  double link_mbit;               /* the speed of its host's link to the network; 0: not known */
-  uint64_t link_source;           /* colli_speed_source */
-  char site[COLLI_SITE_BYTES];    /* where its host is; "": not known */
-  double line_alpha_ns;           /* what a message to another site costs; 0: not known */
+  uint64_t cpus[COLLI_CPU_WORDS];  /* the processors that it may run on */
+  uint64_t quota_group;            /* those of one host with the same share ... */
+  uint64_t quota_millicores;       /* ... this much processor time; 0: no limit */
+  colli_calibration calibration;   /* what it has measured, or typical costs */
+  double link_mbit;                /* the speed of its host's link to the network; 0: not known */
+  uint64_t link_source;            /* colli_speed_source */
+  char levels[COLLI_LEVELS_BYTES]; /* where its host is: "paris/rack 7"; "": not known */
+  uint64_t level_source;           /* colli_level_source */
+  double level_alpha_ns[COLLI_HOST_LEVELS]; /* what a message costs that leaves each of these; 0:
+                                             * not known */
+  double level_beta_ns_per_byte[COLLI_HOST_LEVELS];
+  double line_alpha_ns; /* one between the widest groups, as measured; 0: not known */
   double line_beta_ns_per_byte;
   uint64_t corrections; /* the digest of those that it has read; 0: none */
   colli_addr control_addrs[COLLI_MAX_ADDRS];

@@ -7,20 +7,25 @@
 #define LEAST_LINK_MBIT 1e-3 /* as in COLL_LINK_SPEED */
 #define MOST_LINK_MBIT  1e9
 
-/* Whether a number of an array of doubles is impossible: negative, too large, or none. */
+/* Whether a cost is possible: not negative, not too large, a number. */
+static bool is_cost(double cost) {
+  return cost >= 0 && cost <= MOST_COST_NS;
+}
+
+/* Whether all of an array of doubles are. */
 static bool costs_sound(const colli_calibration *calibration) {
   double numbers[COLLI_CALIBRATION_NUMBERS];
   _Static_assert(sizeof(numbers) == sizeof(*calibration), "it has nothing else");
   memcpy(numbers, calibration, sizeof(numbers));
   for (int i = 0; i < COLLI_CALIBRATION_NUMBERS; i++)
-    if (!(numbers[i] >= 0 && numbers[i] <= MOST_COST_NS))
+    if (!is_cost(numbers[i]))
       return false;
   return true;
 }
 
 const char *boot_record_check(colli_rank_info *info) {
   info->host[sizeof(info->host) - 1] = '\0';
-  info->site[sizeof(info->site) - 1] = '\0';
+  info->levels[sizeof(info->levels) - 1] = '\0';
   info->transport_names[sizeof(info->transport_names) - 1] = '\0';
   const colli_param_info *bytes = &colli_param_table[COLLI_PARAM_SLOT_BYTES];
   const colli_param_info *count = &colli_param_table[COLLI_PARAM_SLOT_COUNT];
@@ -45,9 +50,16 @@ const char *boot_record_check(colli_rank_info *info) {
   if (!(mbit == 0 || (mbit >= LEAST_LINK_MBIT && mbit <= MOST_LINK_MBIT)) ||
       info->link_source >= COLLI_SPEED_SOURCES)
     return "speed of a link";
-  if (!(info->line_alpha_ns >= 0 && info->line_alpha_ns <= MOST_COST_NS) ||
-      !(info->line_beta_ns_per_byte >= 0 && info->line_beta_ns_per_byte <= MOST_COST_NS))
+  if (!is_cost(info->line_alpha_ns) || !is_cost(info->line_beta_ns_per_byte))
     return "costs of a line";
+  for (int i = 0; i < COLLI_HOST_LEVELS; i++)
+    if (!is_cost(info->level_alpha_ns[i]) || !is_cost(info->level_beta_ns_per_byte[i]))
+      return "costs of levels";
+  int levels = 1;
+  for (const char *at = info->levels; *at; at++)
+    levels += *at == '/';
+  if (info->level_source >= COLLI_LEVEL_SOURCES || levels > COLLI_HOST_LEVELS)
+    return "levels";
   if (info->status_port > UINT16_MAX)
     return "status port";
   for (int i = 0; i < COLLI_MAX_ADDRS; i++)

@@ -24,22 +24,27 @@ set_up() {
 }
 set_up >"$out/setup" 2>&1 || skip "cannot make network namespaces here: $(tail -n 1 "$out/setup" "$out/wan" 2>/dev/null)"
 
-# count WHAT SETTINGS: all-reduces of 1 MiB with settings that the shell command SETTINGS makes; the bytes that they have
-# moved over the line, one way, are in $moved.
+# count WHAT OPERATION SETTINGS: operations on 1 MiB with settings that the shell command SETTINGS makes; the bytes that they
+# have moved over the line, one way, are in $moved.
 count() {
   moved=$(cat "/sys/class/net/l0$tag/statistics/tx_bytes")
-  COLL_LOG=info start_ranks 300 sh -c "$2; exec \"\$@\"" sh "$BUILD/bin/coll_perf" allreduce -b 1M -e 1M -w 1 -n 5
-  expect "all-reduces end ($1)" all_succeed
+  COLL_LOG=info start_ranks 300 sh -c "$3; exec \"\$@\"" sh "$BUILD/bin/coll_perf" "$2" -b 1M -e 1M -w 1 -n 5
+  expect "all operations end ($1, $2)" all_succeed
   expect "every result is right" grep -q "Out of bounds values : 0 OK" "$out/0"
   moved=$(($(cat "/sys/class/net/l0$tag/statistics/tx_bytes") - moved))
 }
 
-count "nothing known" true
-plain=$moved
-count "declared sites" "export COLL_SITE=site\$((COLL_RANK % 2))"
-# Half as much, and what else is sent.
-expect "much less goes over the line ($moved instead of $plain bytes)" [ $((3 * moved)) -lt $((2 * plain)) ]
-count "measured sites" "[ \$COLL_RANK != 3 ] || export COLL_LINK_SPEED=measure"
+# halved OPERATION: with declared sites, half as much goes over the line, and what else is sent.
+halved() {
+  count "nothing known" "$1" true
+  plain=$moved
+  count "declared sites" "$1" "export COLL_LEVELS=site\$((COLL_RANK % 2))@100mbit,10ms"
+  expect "much less goes over the line ($1: $moved instead of $plain bytes)" [ $((3 * moved)) -lt $((2 * plain)) ]
+}
+halved allgather
+halved reduce_scatter
+halved allreduce
+count "measured sites" allreduce "[ \$COLL_RANK != 3 ] || export COLL_LINK_SPEED=measure"
 expect "two sites are found" [ "$(grep -c "is at site [12] of 2" "$out/0")" = 4 ]
 expect "each has two hosts" [ "$(grep -c "is at site 2 of 2" "$out/0")" = 2 ]
 expect "the line is measured" grep -q "from host .*'s site to the next: .* Mbit/s measured" "$out/0"
@@ -48,7 +53,7 @@ expect "less goes over the line ($moved instead of $plain bytes)" [ "$moved" -lt
 COLL_LINK_SPEED=measure start_ranks 120 "$BUILD/tests/hosts_parts"
 expect "communicators made from one with sites give right results" all_succeed
 
-start_ranks 60 sh -c '[ $COLL_RANK = 2 ] || export COLL_SITE=a; exec "$@"' sh "$BUILD/bin/coll_perf" allreduce -b 8 -e 8
+start_ranks 60 sh -c '[ $COLL_RANK = 2 ] || export COLL_LEVELS=a; exec "$@"' sh "$BUILD/bin/coll_perf" allreduce -b 8 -e 8
 wait $pids
-expect "a host without a site is named" grep -q "rank 2 (host .*) is at none; set COLL_SITE" "$out/1"
+expect "a host without levels is named" grep -q "has \"a\", but rank 2 (host .*) has \"\"" "$out/1"
 exit $failed

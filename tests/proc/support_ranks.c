@@ -140,6 +140,21 @@ static int get_id(shared_id *shared, const coll_config *config, int rank, int nr
   return atomic_load(&shared->ready);
 }
 
+/* Lets a rank believe that it is on one of several hosts (TEST_HOSTS), two in a rack and two racks
+ * at a site (TEST_LEVELS). */
+static void pretend_host(int rank, int nranks) {
+  const char *hosts = getenv("TEST_HOSTS");
+  if (!hosts)
+    return;
+  char text[48];
+  const int host = rank * atoi(hosts) / nranks;
+  snprintf(text, sizeof(text), "host%d", host);
+  setenv("COLL_HOST_ID", text, 1);
+  snprintf(text, sizeof(text), "site%d@1ms/rack%d", host / 4, host / 2);
+  if (getenv("TEST_LEVELS"))
+    setenv("COLL_LEVELS", text, 1);
+}
+
 /* Runs one forked rank. */
 static int process_main(shared_id *shared, const coll_config *config, int rank, int nranks,
                         rank_fn fn, void *arg) {
@@ -147,12 +162,7 @@ static int process_main(shared_id *shared, const coll_config *config, int rank, 
   coll_error error = COLL_ERROR_INIT;
   coll_config with_error = configure(config);
   with_error.error = &error;
-  const char *hosts = getenv("TEST_HOSTS");
-  if (hosts) {
-    char host[16];
-    snprintf(host, sizeof(host), "host%d", rank * atoi(hosts) / nranks);
-    setenv("COLL_HOST_ID", host, 1);
-  }
+  pretend_host(rank, nranks);
   if (get_id(shared, config, rank, nranks) != 1 ||
       coll_comm_create(&comm, &shared->id, nranks, rank, &with_error) != COLL_OK) {
     fprintf(stderr, "rank %d: create: %s\n", rank, error.message);

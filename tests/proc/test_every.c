@@ -230,11 +230,16 @@ Test(every, large_tcp, .timeout = 250) {
 }
 
 /* Ranks that believe they are on several hosts, with every algorithm for several hosts. */
-Test(every, hosts, .timeout = 250) {
+static void tour_hosts(void) {
   static const int counts[][2] = {{4, 2}, {7, 3}, {8, 4}, {5, 5}};
   static const char *const algorithms[] = {
-      "allreduce:hier,reduce:hier,broadcast:hier",
-      "allreduce:hier_ring,reduce:hier_chain,broadcast:hier_chain", "allreduce:hier_split", NULL};
+      "allreduce:hier,reduce:hier,broadcast:hier,allgather:hier,reduce_scatter:hier",
+      "allreduce:hier_ring,reduce:hier_chain,broadcast:hier_chain,allgather:hier_ring",
+      "allreduce:hier_split",
+      "allreduce:hier_lanes",
+      "allreduce:hier_levels",
+      "allreduce:hier_levels_split",
+      NULL};
   for (size_t i = 0; i < sizeof(counts) / sizeof(*counts); i++)
     for (size_t a = 0; a < sizeof(algorithms) / sizeof(*algorithms); a++) {
       coll_config config = COLL_CONFIG_INIT;
@@ -249,4 +254,14 @@ Test(every, hosts, .timeout = 250) {
                    algorithms[a] ? algorithms[a] : "free choice");
     }
   unsetenv("TEST_HOSTS");
+}
+
+Test(every, hosts, .timeout = 250) {
+  tour_hosts();
+}
+
+/* The same where hosts are in racks, and racks at sites. */
+Test(every, levels, .timeout = 250) {
+  setenv("TEST_LEVELS", "1", 1);
+  tour_hosts();
 }

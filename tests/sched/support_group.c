@@ -83,12 +83,28 @@ static const uint8_t *make_shares(void) {
   return some_shares;
 }
 
-/* Ranks that are dealt out to three hosts; groups may cut through them. */
-static const int32_t *make_hosts(int nranks) {
-  static int32_t hosts[MANY];
-  for (int rank = 0; rank < nranks; rank++)
-    hosts[rank] = rank % (nranks < 3 ? 1 : 3);
-  return hosts;
+/* Adds levels inside the groups of a shape: each group's ranks are halved, and both or one of the
+ * halves again. */
+static void add_levels(colli_shape *shape, bool both) {
+  static int32_t levels[2][MANY];
+  int seen[MANY] = {0};
+  for (int rank = 0; rank < shape->nranks; rank++) {
+    const int at = seen[shape->group[rank]]++;
+    levels[0][rank] =
+        both || at % 4 == 3 ? at % 4 : at % 2; /* of the four in which a group is, for now */
+    levels[1][rank] = at % 2;
+  }
+  for (int level = 0; level < 2; level++) {
+    int number[4 * MANY], count = 0;
+    memset(number, -1, sizeof(number));
+    for (int rank = 0; rank < shape->nranks; rank++) {
+      int *it = &number[4 * shape->group[rank] + levels[level][rank]];
+      *it = *it < 0 ? count++ : *it;
+      levels[level][rank] = *it;
+    }
+    shape->inner[level] = levels[level];
+  }
+  shape->ninner = 2;
 }
 
 /* All shapes of one root. */
@@ -114,10 +130,11 @@ static void shapes_of_root(const colli_algo *algo, colli_shape shape, int32_t *n
           if (algo->weighted && shape.share)
             visit(algo, &shape, (near_kind)kind, ctx);
           shape.share = NULL;
-          shape.host = algo->groups && shape.nranks <= MANY ? make_hosts(shape.nranks) : NULL;
-          if (shape.host)
+          for (int both = 0; both < 2 && algo->groups && shape.nranks <= MANY; both++) {
+            add_levels(&shape, both);
             visit(algo, &shape, (near_kind)kind, ctx);
-          shape.host = NULL;
+          }
+          shape.ninner = 0;
         }
   }
 }
@@ -147,7 +164,7 @@ const char *shape_tell(const colli_algo *algo, const colli_shape *shape, near_ki
   snprintf(text, 160, "%s %s, %d ranks, root %d, order %s%s%s%s%s%s", colli_coll_name(algo->coll),
            algo->name, shape->nranks, shape->root, orders[shape->order],
            shape->in_place ? ", in place" : "", shape->varying ? ", varying" : "",
-           shape->share ? ", shares" : "", shape->host ? ", hosts" : "", nears[near]);
+           shape->share ? ", shares" : "", shape->ninner ? ", levels" : "", nears[near]);
   return text;
 }
 

@@ -1,13 +1,14 @@
 /* test_locality.c: what the cost model takes from the table of ranks. */
 #include <criterion/criterion.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "libcoll/base/error.h"
 #include "libcoll/cost/links.h"
+#include "libcoll/tuning/hierarchy.h"
 #include "libcoll/tuning/link_speed.h"
 #include "libcoll/tuning/locality.h"
-#include "libcoll/tuning/sites.h"
 
 #define RANKS 4
 
@@ -231,31 +232,72 @@ Test(link_speed, setting) {
   }
 }
 
-/* ---- sites ----------------------------------------------------------------------------------- */
+/* ---- groups of hosts ------------------------------------------------------------------------- */
 
-/* Ranks of some hosts, each at the site that a letter says ("-": none); TCP between hosts. */
-static void fill_sites(int per_host, const char *sites) {
+/* Ranks of some hosts with these levels (NULL: none); TCP between hosts. */
+static void fill_levels(int per_host, const char *const levels[RANKS]) {
+  coll_error error = COLL_ERROR_INIT;
   fill_table(per_host, 5);
   for (int rank = 0; rank < RANKS; rank++)
-    if (sites[rank] != '-')
-      table[rank].site[0] = sites[rank];
+    if (levels[rank])
+      cr_assert_eq(colli_hierarchy_describe(levels[rank], &table[rank], &error), COLL_OK, "%s",
+                   error.message);
 }
 
-Test(sites, become_groups) {
+/* The same with one level, as a letter says ("-": none). */
+static void fill_sites(int per_host, const char *sites) {
+  char name[RANKS][2] = {{0}};
+  const char *levels[RANKS];
+  for (int rank = 0; rank < RANKS; rank++) {
+    name[rank][0] = sites[rank];
+    levels[rank] = sites[rank] == '-' ? NULL : name[rank];
+  }
+  fill_levels(per_host, levels);
+}
+
+/* Expects a rank's numbers, in `group` or a level inside. */
+static void expect_numbers(const int32_t *found, int a, int b, int c, int d) {
+  cr_expect_arr_eq(found, ((int32_t[RANKS]){a, b, c, d}), sizeof(int32_t[RANKS]));
+}
+
+Test(hierarchy, one_level) {
   colli_model usual;
   colli_model_default(COLLI_LINK_TCP, 1, 0, &usual);
   fill_sites(1, "abab");
   colli_locality found = find();
   cr_assert_eq(found.ngroups, 2);
-  cr_expect_arr_eq(found.group, ((int32_t[]){0, 1, 0, 1}), sizeof(int32_t[RANKS]));
-  cr_expect_arr_eq(found.host, ((int32_t[]){0, 1, 2, 3}), sizeof(int32_t[RANKS]));
-  cr_expect_eq(found.model.near_alpha_ns, usual.alpha_ns, "hosts of one site");
+  expect_numbers(found.group, 0, 1, 0, 1);
+  cr_assert_eq(found.ninner, 1);
+  expect_numbers(found.inner[0], 0, 1, 2, 3);
+  cr_expect_eq(found.model.near_alpha_ns, usual.alpha_ns, "hosts of one group");
   cr_expect_eq(found.model.near_beta_ns_per_byte, usual.beta_ns_per_byte);
-  cr_expect_gt(found.model.alpha_ns, 100 * usual.alpha_ns, "assumed");
+  cr_expect_eq(found.model.alpha_ns, 2 * usual.alpha_ns, "assumed");
+  cr_expect_eq(found.model.beta_ns_per_byte, 2 * usual.beta_ns_per_byte);
+  cr_expect_not(found.model.sites, "they are not so far from each other");
   colli_locality_free(&found);
 }
 
-Test(sites, line_is_as_measured) {
+Test(hierarchy, two_levels_and_what_they_cost) {
+  colli_model usual;
+  colli_model_default(COLLI_LINK_TCP, 1, 0, &usual);
+  fill_levels(1, (const char *const[]){"paris@200mbit,20ms/1", "oslo@10ms/1@8gbit",
+                                       "paris@200mbit,20ms/2", "paris@100mbit/1"});
+  colli_locality found = find();
+  cr_assert_eq(found.ngroups, 2);
+  expect_numbers(found.group, 0, 1, 0, 0);
+  cr_assert_eq(found.ninner, 2);
+  expect_numbers(found.inner[0], 0, 1, 2, 3);
+  expect_numbers(found.inner[1], 0, 1, 2, 0);
+  cr_expect_eq(found.model.inner[1].alpha_ns, usual.alpha_ns, "inside a rack");
+  cr_expect_eq(found.model.near_alpha_ns, 2 * usual.alpha_ns, "between racks of a site");
+  cr_expect_eq(found.model.near_beta_ns_per_byte, fmax(1, usual.beta_ns_per_byte));
+  cr_expect_eq(found.model.alpha_ns, 1e7, "half of the longest round trip");
+  cr_expect_eq(found.model.beta_ns_per_byte, 80, "the slowest");
+  cr_expect(found.model.sites);
+  colli_locality_free(&found);
+}
+
+Test(hierarchy, line_is_as_measured) {
   fill_sites(1, "aabb");
   table[0].line_alpha_ns = 1e7;
   table[0].line_beta_ns_per_byte = 40;
@@ -267,69 +309,131 @@ Test(sites, line_is_as_measured) {
   colli_locality_free(&found);
 }
 
-Test(sites, links_of_hosts_are_near) {
-  fill_speeds(1000, 100, 1000, 1000, COLLI_SPEED_DECLARED);
-  for (int rank = 0; rank < RANKS; rank++)
-    table[rank].site[0] = rank < 2 ? 'a' : 'b';
+Test(hierarchy, links_of_hosts_are_near) {
+  const double mbit[RANKS] = {1000, 100, 1000, 1000};
+  fill_sites(1, "aabb");
+  for (int rank = 0; rank < RANKS; rank++) {
+    table[rank].link_mbit = mbit[rank];
+    table[rank].link_source = COLLI_SPEED_DECLARED;
+  }
   colli_locality found = find();
   cr_expect_float_eq(found.model.near_beta_ns_per_byte, 80, 1e-9);
-  cr_expect_null(found.weights, "sites have no shares");
+  cr_expect_null(found.weights, "groups of hosts have no shares");
   cr_expect_null(found.model.group_beta_ns_per_byte);
   colli_locality_free(&found);
 }
 
-Test(sites, one_or_as_many_as_hosts_change_no_groups) {
+Test(hierarchy, levels_that_say_nothing_change_no_groups) {
   fill_sites(2, "aaaa");
   colli_locality found = find();
   cr_expect_eq(found.ngroups, 2);
-  cr_expect_null(found.host);
+  cr_expect_eq(found.ninner, 0);
   double near = found.model.near_alpha_ns, far = found.model.alpha_ns;
   colli_locality_free(&found);
-  fill_sites(2, "aabb");
+  fill_levels(2, (const char *const[]){"all/a@9ms", "all/a@9ms", "all/b", "all/b"});
   found = find();
   cr_expect_eq(found.ngroups, 2);
-  cr_expect_null(found.host);
+  cr_expect_eq(found.ninner, 0, "each host is a group");
   cr_expect_eq(found.model.near_alpha_ns, near, "ranks of one host");
-  cr_expect_gt(found.model.alpha_ns, 100 * far, "but hosts are far from each other");
+  cr_expect_gt(found.model.alpha_ns, 10 * far, "but hosts are far from each other");
   cr_expect(found.model.sites);
   colli_locality_free(&found);
 }
 
-/* Whether ranks with these sites are refused, with such a message. */
-static void expect_refusal(int per_host, const char *sites, const char *message) {
+/* Whether ranks with these groups are refused, with such a message. */
+static void expect_refusal(int per_host, const char *const levels[RANKS], const char *message) {
   colli_locality found;
   coll_error error = COLL_ERROR_INIT;
-  fill_sites(per_host, sites);
+  fill_levels(per_host, levels);
   cr_expect_eq(colli_locality_find(table, RANKS, 0, &transports, &corrections, &found, &error),
                COLL_ERR_MISMATCH);
   cr_expect_not_null(strstr(error.message, message), "%s", error.message);
 }
 
-Test(sites, measured_ones_end_when_others_join) {
-  fill_sites(1, "aab-");
-  for (int rank = 0; rank < 3; rank++)
-    strcpy(table[rank].site, rank < 2 ? COLLI_SITE_MEASURED "1" : COLLI_SITE_MEASURED "2");
+Test(hierarchy, measured_groups_end_when_others_join) {
+  fill_levels(1, (const char *const[]){COLLI_LEVEL_MEASURED "1", COLLI_LEVEL_MEASURED "1",
+                                       COLLI_LEVEL_MEASURED "2", NULL});
   colli_locality found = find();
   cr_expect_eq(found.ngroups, RANKS);
-  cr_expect_null(found.host);
+  cr_expect_eq(found.ninner, 0);
   cr_expect_not(found.model.sites);
   colli_locality_free(&found);
 }
 
-Test(sites, contradictions_are_refused) {
-  expect_refusal(1, "aab-", "rank 0 (host ) is at site a, but rank 3 (host ) is at none");
-  expect_refusal(1, "--ba", "rank 2 (host ) is at site b, but rank 0 (host ) is at none");
-  expect_refusal(2, "aaab", "ranks 2 and 3 share host , but COLL_SITE says a and b");
-  expect_refusal(4, "aaab", "ranks 0 and 3 share host , but COLL_SITE says a and b");
+Test(hierarchy, contradictions_are_refused) {
+  expect_refusal(1, (const char *const[]){"a", "a", "b/c", NULL},
+                 "as many levels on all hosts: rank 0 (host ) has \"a\", but rank 2 (host ) has "
+                 "\"b/c\"");
+  expect_refusal(1, (const char *const[]){NULL, NULL, "b", "a"},
+                 "rank 0 (host ) has \"\", but rank 2 (host ) has \"b\"");
+  expect_refusal(2, (const char *const[]){"a", "a", "a", "b"},
+                 "same on all ranks of a host: rank 2 (host ) has \"a\", but rank 3");
+  expect_refusal(4, (const char *const[]){"a", "a", "a", "b"}, "rank 0 (host ) has \"a\"");
 }
 
-Test(sites, setting) {
-  char site[COLLI_SITE_BYTES];
-  coll_error error = COLL_ERROR_INIT;
-  cr_expect_eq(colli_site_parse("rack 7, row 2", site, &error), COLL_OK);
-  cr_expect_str_eq(site, "rack 7, row 2");
-  cr_expect_eq(colli_site_parse("1234567890123456789012345678901", site, &error), COLL_OK);
-  cr_expect_eq(colli_site_parse("12345678901234567890123456789012", site, &error),
-               COLL_ERR_INVALID_USAGE);
-  cr_expect_not_null(strstr(error.message, "at most 31 characters"));
+/* What is wrong with a setting; "" if nothing is, and then what the record says. */
+static const char *describe(const char *text, colli_rank_info *info) {
+  static coll_error error;
+  error = (coll_error)COLL_ERROR_INIT;
+  return colli_hierarchy_describe(text, info, &error) == COLL_OK ? "" : error.message;
+}
+
+Test(hierarchy, setting) {
+  colli_rank_info info;
+  char longest[COLLI_LEVELS_BYTES + 1] = {0};
+  cr_expect_str_empty(describe("row 2@2.5gbit/rack 7@50us", &info));
+  cr_expect_str_eq(info.levels, "row 2/rack 7");
+  cr_expect_float_eq(info.level_beta_ns_per_byte[0], 3.2, 1e-9);
+  cr_expect_eq(info.level_alpha_ns[0], 0);
+  cr_expect_float_eq(info.level_alpha_ns[1], 25e3, 1e-6);
+  memset(longest, 'x', sizeof(longest) - 3);
+  cr_expect_str_empty(describe(longest, &info));
+  memset(longest, 'x', sizeof(longest) - 1);
+  cr_expect_not_null(strstr(describe(longest, &info), "too long"));
+  cr_expect_not_null(strstr(describe("a/b/c/d", &info), "at most three levels"));
+  cr_expect_not_null(strstr(describe("a//c", &info), "no name"));
+  const char *const bad[] = {"a@",    "a@20",    "a@20ms,100mbit", "a@0kbit",
+                             "a@11s", "a@1ms x", "a@,1ms"};
+  for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++)
+    cr_expect_not_null(strstr(describe(bad[i], &info), "@200mbit,20ms"), "%s", bad[i]);
+}
+
+/* The same of what Slurm says. */
+static const char *describe_slurm(const char *address, const char *pattern, colli_rank_info *info) {
+  setenv("SLURM_TOPOLOGY_ADDR", address, 1);
+  setenv("SLURM_TOPOLOGY_ADDR_PATTERN", pattern, 1);
+  cr_expect_str_empty(describe("", info));
+  return info->levels;
+}
+
+Test(hierarchy, slurm_says_it) {
+  colli_rank_info info;
+  cr_expect_str_eq(describe_slurm("s0.s4.tux7", "switch.switch.node", &info), "s0/s4");
+  cr_expect_eq(info.level_source, COLLI_LEVELS_SLURM);
+  cr_expect_str_eq(describe_slurm("a.b.c.d.n", "switch.switch.switch.switch.node", &info), "b/c/d");
+  const char *const none[][2] = {{"tux7", "node"},
+                                 {"tux7", "switch.node"},
+                                 {".tux7", "switch.node"},
+                                 {"a/b.tux7", "switch.node"},
+                                 {"", ""},
+                                 {"s0.tux7", "rack.node"}};
+  for (size_t i = 0; i < sizeof(none) / sizeof(*none); i++) {
+    cr_expect_str_empty(describe_slurm(none[i][0], none[i][1], &info));
+    cr_expect_eq(info.level_source, COLLI_LEVELS_UNKNOWN);
+  }
+  cr_expect_str_empty(describe("mine", &info));
+  cr_expect_str_eq(info.levels, "mine", "the setting wins");
+}
+
+Test(hierarchy, slurm_is_not_believed_if_it_contradicts_itself) {
+  fill_sites(1, "aabb");
+  for (int rank = 0; rank < RANKS; rank++)
+    table[rank].level_source = COLLI_LEVELS_SLURM;
+  colli_locality found = find();
+  cr_expect_eq(found.ngroups, 2);
+  colli_locality_free(&found);
+  strcpy(table[3].levels, "a/b");
+  found = find();
+  cr_expect_eq(found.ngroups, RANKS);
+  colli_locality_free(&found);
 }

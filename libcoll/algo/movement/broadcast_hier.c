@@ -22,11 +22,13 @@
 static const colli_hier trees = {
     .across = &colli_broadcast_binomial,
     .leave = &colli_broadcast_binomial,
+    .above = &colli_broadcast_hier,
 };
 
 static const colli_hier chains = {
     .across = &colli_broadcast_chain,
     .leave = &colli_broadcast_chain,
+    .above = &colli_broadcast_hier_chain,
 };
 
 COLLI_HIER_FUNCTIONS(hier, &trees)

@@ -1,5 +1,5 @@
 /*
- * allreduce_hier.c: all-reduce inside groups and between them (hier.h). In four ways:
+ * allreduce_hier.c: all-reduce inside groups and between them (hier.h). In six ways:
  *
  *   hier        binomial reduce to the group's leader, recursive doubling among the leaders,
  *               binomial broadcast. Cost: log2(g) rounds between g groups, 2 log2(m) inside groups
@@ -10,13 +10,23 @@
  *               long vectors: what goes between groups is shared out among all ranks.
  *   hier_split  the same with recursive doubling between groups. Wins for two groups, which
  *               exchange their shares in one round, and for middle sizes.
+ *   hier_levels        where hosts are in racks or at sites: reduces to leaders level by level,
+ *               recursive doubling between those of the widest groups, broadcasts level by level.
+ *   hier_levels_split  reduce-scatters level by level, each on the share that the one before has
+ *               left to a rank, recursive doubling between the widest groups, all-gathers back.
+ *               Cost: 2 N beta of the innermost level, and of each wider one as much less as it has
+ *               ranks inside. Wins for long vectors.
  *   hier_lanes  the same in four lanes, each of which has a part of the vector on its way while
  *               others wait. Wins for long vectors between sites, whose line has a long latency.
  *
- * If groups differ in size, positions do not match, and only the leaders exchange data. Source:
+ * The first three take all hosts as equally far from each other, but neighbours in rings and
+ * doubling are of the same rack. If groups differ in size, positions do not match, and only the
+ * leaders exchange data. Source:
  * Karonis, de Supinski, Foster, Gropp, Lusk and Bresnahan, "Exploiting hierarchy in parallel
  * computer networks to optimize collective operation performance", IPDPS 2000; reduce-scatter and
- * all-gather inside: Thakur, Rabenseifner and Gropp, IJHPCA 19 (2005), and NCCL's use of it.
+ * all-gather inside: Thakur, Rabenseifner and Gropp, IJHPCA 19 (2005), and NCCL's use of it; at
+ * several levels: Cho, Finkler, Serrano, Kung and Hunter, "BlueConnect: Decomposing all-reduce for
+ * deep learning on heterogeneous network hierarchy", MLSys 2019.
  *
  * 5 ranks in the groups {0, 1, 2} and {3, 4}:
  *
@@ -53,10 +63,33 @@ static const colli_hier split = {
     .otherwise = &led,
 };
 
+static const colli_hier levels = {
+    .enter = &colli_reduce_binomial,
+    .across = &colli_allreduce_recdbl,
+    .leave = &colli_broadcast_binomial,
+    .above = &colli_allreduce_hier_levels,
+};
+
+static const colli_hier led_levels_split = {
+    .enter = &colli_reduce_binomial,
+    .across = &colli_allreduce_recdbl,
+    .leave = &colli_broadcast_binomial,
+    .above = &colli_allreduce_hier_levels_split,
+};
+
+static const colli_hier levels_split = {
+    .enter = &colli_reduce_scatter_ring,
+    .across = &colli_allreduce_recdbl,
+    .leave = &colli_allgather_ring,
+    .above = &colli_allreduce_hier_levels_split,
+    .otherwise = &led_levels_split,
+};
+
 static const colli_hier led_lanes = {
     .enter = &colli_reduce_binomial,
     .across = &colli_allreduce_recdbl,
     .leave = &colli_broadcast_binomial,
+    .above = &colli_allreduce_hier_levels_split,
     .lanes = 4,
 };
 
@@ -64,6 +97,7 @@ static const colli_hier lanes = {
     .enter = &colli_reduce_scatter_ring,
     .across = &colli_allreduce_recdbl,
     .leave = &colli_allgather_ring,
+    .above = &colli_allreduce_hier_levels_split,
     .otherwise = &led_lanes,
     .lanes = 4,
 };
@@ -79,6 +113,7 @@ const colli_algo colli_allreduce_hier = {
     .orders = COLLI_GIVES_ANY,
     .exchanges = true,
     .groups = true,
+    .flat = true,
     .radix = 2,
     .nchunks = hier_nchunks,
     .emit = hier_emit,
@@ -95,6 +130,7 @@ const colli_algo colli_allreduce_hier_ring = {
     .source = "Karonis et al. 2000",
     .orders = COLLI_GIVES_ANY,
     .groups = true,
+    .flat = true,
     .radix = 1,
     .nchunks = hier_ring_nchunks,
     .emit = hier_ring_emit,
@@ -112,10 +148,47 @@ const colli_algo colli_allreduce_hier_split = {
     .orders = COLLI_GIVES_ANY,
     .exchanges = true,
     .groups = true,
+    .flat = true,
     .radix = 2,
     .nchunks = hier_split_nchunks,
     .emit = hier_split_emit,
     .cost = hier_split_cost,
+};
+
+COLLI_HIER_FUNCTIONS(hier_levels, &levels)
+
+const colli_algo colli_allreduce_hier_levels = {
+    .name = "hier_levels",
+    .id = 147,
+    .coll = COLLI_ALLREDUCE,
+    .when = "short vectors on hosts in racks or sites: one rank of each talks to the others",
+    .source = "Karonis et al. 2000",
+    .orders = COLLI_GIVES_ANY,
+    .exchanges = true,
+    .groups = true,
+    .levels = true,
+    .radix = 2,
+    .nchunks = hier_levels_nchunks,
+    .emit = hier_levels_emit,
+    .cost = hier_levels_cost,
+};
+
+COLLI_HIER_FUNCTIONS(hier_levels_split, &levels_split)
+
+const colli_algo colli_allreduce_hier_levels_split = {
+    .name = "hier_levels_split",
+    .id = 148,
+    .coll = COLLI_ALLREDUCE,
+    .when = "long vectors on hosts in racks or sites: all ranks share what goes between these",
+    .source = "Cho, Finkler, Serrano, Kung and Hunter 2019 (BlueConnect)",
+    .orders = COLLI_GIVES_ANY,
+    .exchanges = true,
+    .groups = true,
+    .levels = true,
+    .radix = 2,
+    .nchunks = hier_levels_split_nchunks,
+    .emit = hier_levels_split_emit,
+    .cost = hier_levels_split_cost,
 };
 
 COLLI_HIER_FUNCTIONS(hier_lanes, &lanes)

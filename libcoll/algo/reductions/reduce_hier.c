@@ -21,11 +21,13 @@
 static const colli_hier trees = {
     .enter = &colli_reduce_binomial,
     .across = &colli_reduce_binomial,
+    .above = &colli_reduce_hier,
 };
 
 static const colli_hier chains = {
     .enter = &colli_reduce_chain,
     .across = &colli_reduce_chain,
+    .above = &colli_reduce_hier_chain,
 };
 
 COLLI_HIER_FUNCTIONS(hier, &trees)

@@ -145,7 +145,7 @@ COLL_API coll_status coll_unique_id_release(coll_id *id);
  * Errors: INVALID_ARGUMENT (null, rank not in 0 .. nranks-1, malformed or damaged id),
  * INVALID_USAGE (this process made the id, and has used or released it; a malformed setting),
  * TIMEOUT (missing ranks are named), MISMATCH (two processes claim one rank, or nranks differs:
- * both are named; COLL_SITE contradicts itself), AUTH (the secret differs), UNREACHABLE (the rank
+ * both are named; COLL_LEVELS contradicts itself), AUTH (the secret differs), UNREACHABLE (the rank
  * that serves cannot be reached, or no transport connects a pair), SYSTEM, NO_MEMORY, PROTOCOL.
  */
 COLL_API coll_status coll_comm_create(coll_comm **comm, const coll_id *id, int nranks, int rank,

@@ -28,7 +28,9 @@ static void set_shape(const question *q, answer *a) {
                            .order = order_of(q),
                            .in_place = q->in_place,
                            .varying = q->varying};
-  if (q->hosts == 1)
+  if (q->network.nlevels && !explain_set_groups(q, a))
+    explain_refuse("out of memory for %d ranks", q->nranks);
+  if (q->network.nlevels || q->hosts == 1)
     return;
   a->group = malloc((size_t)q->nranks * sizeof(*a->group));
   for (int rank = 0; a->group && rank < q->nranks; rank++)

@@ -86,7 +86,11 @@ bool explain_assume(const char *text, gpu_costs *costs);
  */
 bool explain_levels(const char *text, colli_network *network);
 
-/* The nearest level of a network are near links, the last one far links, as programs know them. */
+/* Groups the ranks of a shape by the levels of a network, as COLL_LEVELS would. False: out of
+ * memory. */
+bool explain_set_groups(const question *q, answer *a);
+
+/* Sets what programs with such levels know of their costs. */
 void explain_set_network(const question *q, const colli_calibration *calibration, answer *a);
 
 /* speeds.c: sets what hosts' links cost, as --link-speeds says, and their shares. */

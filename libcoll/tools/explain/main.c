@@ -83,7 +83,7 @@ static void print_reason(const colli_choice *list, int count, const colli_choice
   else if (a->chooser.tuner && list[0].algo != chosen->algo)
     printf("why: the tuner chose it");
   else if (list[0].algo != chosen->algo && q->network.nlevels)
-    printf("why: programs know two levels, hosts and all else, and there it is the best");
+    printf("why: programs price algorithms without groups as if all links were the farthest");
   else if (list[0].algo != chosen->algo)
     printf("why: it is the best for the smallest size of its class");
   else if (count > 1 && list[0].predicted_ns > 0)

@@ -49,12 +49,44 @@ bool explain_levels(const char *text, colli_network *network) {
   return false;
 }
 
+bool explain_set_groups(const question *q, answer *a) {
+  const int n = q->nranks;
+  int levels = 0; /* with several groups */
+  while (levels + 1 < q->network.nlevels && q->network.level[levels].ranks < n)
+    levels++;
+  if (levels == 0)
+    return true;
+  a->group = malloc((size_t)levels * (size_t)n * sizeof(*a->group));
+  if (!a->group)
+    return false;
+  for (int level = 0; level < levels; level++) {
+    int32_t *group = a->group + (size_t)level * (size_t)n;
+    const int size = q->network.level[level].ranks;
+    for (int rank = 0; rank < n; rank++)
+      group[rank] = rank / size;
+    if (level + 1 < levels)
+      a->shape.inner[a->shape.ninner++] = group;
+    else
+      a->shape.group = group;
+    a->shape.ngroups = (n + size - 1) / size;
+  }
+  return true;
+}
+
+/* What a message costs at a level. */
+static colli_pair_cost cost_at(const colli_network *network, int level) {
+  return (colli_pair_cost){network->level[level].alpha_ns, network->level[level].beta_ns_per_byte};
+}
+
 void explain_set_network(const question *q, const colli_calibration *calibration, answer *a) {
-  const colli_level *near = &q->network.level[0];
-  const colli_level *far = &q->network.level[q->network.nlevels - 1];
-  colli_model_device(&a->model, calibration, far->alpha_ns, far->beta_ns_per_byte);
-  a->model.near_alpha_ns = near->alpha_ns;
-  a->model.near_beta_ns_per_byte = near->beta_ns_per_byte;
+  const int levels = a->shape.ngroups > 1 ? a->shape.ninner + 1 : 0;
+  const colli_pair_cost near = cost_at(&q->network, levels > 0 ? levels - 1 : 0);
+  const colli_pair_cost far = cost_at(&q->network, levels);
+  colli_model_device(&a->model, calibration, far.alpha_ns, far.beta_ns_per_byte);
+  a->model.near_alpha_ns = near.alpha_ns;
+  a->model.near_beta_ns_per_byte = near.beta_ns_per_byte;
+  for (int level = 0; level < a->shape.ninner; level++)
+    a->model.inner[level] = cost_at(&q->network, level);
 }
 
 colli_model explain_model(const question *q, const answer *a) {

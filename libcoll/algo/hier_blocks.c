@@ -1,0 +1,158 @@
+/*
+ * hier_blocks.c: all-gather and reduce-scatter over groups. A chunk is the block of one rank. If
+ * all groups are of one size, ranks of equal position (peers) exchange the blocks of their
+ * positions between groups, so that a link between groups carries each block once. Otherwise the
+ * leaders do, one block of each group after the other.
+ */
+#include "libcoll/algo/hier_blocks.h"
+
+#include <stdlib.h>
+
+/* Which blocks belong to whom. */
+typedef struct blocks {
+  int width; /* ranks of the largest group */
+  int *by; /* split: [position][group] rank; else [group][position], -1 where a group is smaller */
+  int *other; /* ranks of other groups; not split only */
+  int others;
+} blocks;
+
+/* Lists the blocks. Their memory is `by`. */
+static bool list_blocks(blocks *b, const colli_shape *shape, const colli_layout *l, bool split) {
+  size_t n = (size_t)shape->nranks, groups = (size_t)l->ngroups;
+  *b = (blocks){.width = 0};
+  for (int group = 0; group < l->ngroups; group++)
+    b->width = l->size[group] > b->width ? l->size[group] : b->width;
+  size_t places = groups * (size_t)b->width;
+  b->by = malloc((places + n + groups) * sizeof(int));
+  if (!b->by)
+    return false;
+  b->other = b->by + places;
+  int *seen = b->other + n;
+  for (size_t i = 0; i < places; i++)
+    b->by[i] = -1;
+  for (int group = 0; group < l->ngroups; group++)
+    seen[group] = 0;
+  for (int rank = 0; rank < shape->nranks; rank++) {
+    int group = l->of[rank], position = seen[group]++;
+    b->by[split ? position * l->ngroups + group : group * b->width + position] = rank;
+    if (group != l->group)
+      b->other[b->others++] = rank;
+  }
+  return true;
+}
+
+/* The part inside the rank's own group. */
+static colli_part inside_part(colli_layout *l, const colli_algo *algo) {
+  return (colli_part){.algo = algo,
+                      .among = {.nranks = l->size[l->group], .rank = l->position},
+                      .ranks = l->inside,
+                      .place = l->inside,
+                      .chunks = l->size[l->group]};
+}
+
+/* The part between groups, among `members`. */
+static colli_part across_part(const colli_hier *hier, const colli_shape *shape, colli_layout *l,
+                              const int *members) {
+  colli_part part = {.among = colli_layout_across(l, shape, members),
+                     .ranks = members,
+                     .place = members,
+                     .chunks = l->ngroups,
+                     .complete = true};
+  part.algo = colli_hier_across(hier, &part.among);
+  return part;
+}
+
+/* All-gather between peers, then inside. */
+static coll_status gather_split(colli_whole *whole, const colli_hier *hier,
+                                const colli_shape *shape, colli_layout *l, const blocks *b) {
+  colli_part across = across_part(hier, shape, l, l->peers);
+  across.in = COLLI_INPUT;
+  across.out = COLLI_OUTPUT;
+  coll_status status = colli_part_add(whole, &across);
+  colli_part leave = inside_part(l, hier->leave);
+  leave.place = b->by;
+  leave.chunks = shape->nranks;
+  leave.in = leave.out = COLLI_OUTPUT;
+  return status == COLL_OK ? colli_part_add(whole, &leave) : status;
+}
+
+/* All-gather inside, between leaders, and broadcast inside. */
+static coll_status gather_led(colli_whole *whole, const colli_hier *hier, const colli_shape *shape,
+                              colli_layout *l, const blocks *b) {
+  colli_part enter = inside_part(l, hier->enter);
+  enter.in = COLLI_INPUT;
+  enter.out = COLLI_OUTPUT;
+  coll_status status = colli_part_add(whole, &enter);
+  if (status == COLL_OK && shape->rank == l->leader[l->group]) {
+    colli_part across = across_part(hier, shape, l, l->leader);
+    across.place = b->by;
+    across.chunks = l->ngroups * b->width;
+    across.in = l->size[l->group] > 1 ? COLLI_OUTPUT : COLLI_INPUT;
+    across.out = COLLI_OUTPUT;
+    status = colli_part_add(whole, &across);
+  }
+  colli_part leave = inside_part(l, hier->leave);
+  leave.among.root = colli_layout_lead(l);
+  leave.place = b->other;
+  leave.chunks = b->others;
+  leave.in = leave.out = COLLI_OUTPUT;
+  return status == COLL_OK ? colli_part_add(whole, &leave) : status;
+}
+
+/* Reduce-scatter of all blocks inside, then between peers. */
+static coll_status scatter_split(colli_whole *whole, const colli_hier *hier,
+                                 const colli_shape *shape, colli_layout *l, const blocks *b) {
+  colli_part enter = inside_part(l, hier->enter);
+  enter.place = b->by;
+  enter.chunks = shape->nranks;
+  enter.in = COLLI_INPUT;
+  enter.out = COLLI_SCRATCH;
+  coll_status status = colli_part_add(whole, &enter);
+  colli_part across = across_part(hier, shape, l, l->peers);
+  across.in = l->size[l->group] > 1 ? COLLI_SCRATCH : COLLI_INPUT;
+  across.out = COLLI_OUTPUT;
+  return status == COLL_OK ? colli_part_add(whole, &across) : status;
+}
+
+/* Reduce to the leader, reduce-scatter between leaders, scatter. */
+static coll_status scatter_led(colli_whole *whole, const colli_hier *hier, const colli_shape *shape,
+                               colli_layout *l, const blocks *b) {
+  bool alone = l->size[l->group] == 1;
+  colli_part enter = inside_part(l, hier->enter);
+  enter.among.root = colli_layout_lead(l);
+  enter.place = NULL;
+  enter.chunks = shape->nranks;
+  enter.in = COLLI_INPUT;
+  enter.out = COLLI_SCRATCH;
+  coll_status status = colli_part_add(whole, &enter);
+  if (status == COLL_OK && shape->rank == l->leader[l->group]) {
+    colli_part across = across_part(hier, shape, l, l->leader);
+    across.place = b->by;
+    across.chunks = l->ngroups * b->width;
+    across.in = alone ? COLLI_INPUT : COLLI_SCRATCH;
+    across.out = alone ? COLLI_OUTPUT : COLLI_SCRATCH;
+    status = colli_part_add(whole, &across);
+  }
+  colli_part leave = inside_part(l, hier->leave);
+  leave.among.root = enter.among.root;
+  leave.in = COLLI_SCRATCH;
+  leave.out = COLLI_OUTPUT;
+  return status == COLL_OK ? colli_part_add(whole, &leave) : status;
+}
+
+coll_status colli_hier_blocks(colli_whole *whole, const colli_hier *hier, const colli_shape *shape,
+                              colli_layout *l) {
+  const bool split = hier->otherwise, gathers = shape->coll == COLLI_ALLGATHER;
+  blocks b;
+  if (!list_blocks(&b, shape, l, split))
+    return COLL_ERR_NO_MEMORY;
+  if (split)
+    colli_layout_find_peers(l, shape->nranks);
+  coll_status status;
+  if (gathers)
+    status = (split ? gather_split : gather_led)(whole, hier, shape, l, &b);
+  else
+    status = (split ? scatter_split : scatter_led)(whole, hier, shape, l, &b);
+  free(b.by);
+  return status;
+}

@@ -1,0 +1,287 @@
+/* hierarchy.c: groups hosts into racks, sites and the like. */
+#include "libcoll/tuning/hierarchy.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "libcoll/base/error.h"
+#include "libcoll/tuning/numbering.h"
+#include "libcoll/tuning/units.h"
+
+#define BETA_AT_1_MBIT 8000.0
+
+/* A line between sites whose costs nobody has measured. */
+#define LINE_ALPHA_NS 2e6
+#define LINE_BETA     8.0
+
+/* Between groups of which nothing is known, a message takes so many times as long as inside. */
+#define FARTHER 2
+
+/* From this latency on, groups are sites. */
+#define SITE_ALPHA_NS 5e5
+
+/* ---- what a rank knows of itself ------------------------------------------------------------- */
+
+/* Reads what follows a level's name, "@200mbit,20ms", either of which may be left out. */
+static bool read_costs(const char **text, int level, colli_rank_info *info) {
+  double mbit, round_trip_ns;
+  if (**text != '@')
+    return true;
+  ++*text;
+  if (colli_read_speed(text, &mbit)) {
+    info->level_beta_ns_per_byte[level] = BETA_AT_1_MBIT / mbit;
+    if (**text != ',')
+      return true;
+    ++*text;
+  }
+  if (!colli_read_time(text, &round_trip_ns))
+    return false;
+  info->level_alpha_ns[level] = round_trip_ns / 2;
+  return true;
+}
+
+/* Reads "paris@200mbit,20ms/rack7" into a record: names into `levels`. NULL, or what is wrong. */
+static const char *read_levels(const char *text, colli_rank_info *info) {
+  size_t used = 0;
+  for (int level = 0;; level++, text++) {
+    size_t length = strcspn(text, "@/");
+    if (level == COLLI_HOST_LEVELS)
+      return "there are at most three levels";
+    if (length == 0)
+      return "a level has no name";
+    if (used + length + 2 > COLLI_LEVELS_BYTES)
+      return "the names are too long";
+    memcpy(info->levels + used, text, length);
+    used += length;
+    text += length;
+    if (!read_costs(&text, level, info) || (*text && *text != '/'))
+      return "behind a name and @ there is a speed, a round trip, or both: @200mbit,20ms";
+    if (!*text)
+      return NULL;
+    info->levels[used++] = '/';
+  }
+}
+
+/* Forgets all levels. */
+static void clear_levels(colli_rank_info *info) {
+  memset(info->levels, 0, sizeof(info->levels));
+  memset(info->level_alpha_ns, 0, sizeof(info->level_alpha_ns));
+  memset(info->level_beta_ns_per_byte, 0, sizeof(info->level_beta_ns_per_byte));
+  info->level_source = COLLI_LEVELS_UNKNOWN;
+}
+
+/*
+ * Takes over the switches above this node, narrowest last: the address "s0.s4.node7" has a pattern
+ * "switch.switch.node". The widest ones are left out if there are more than there is room for.
+ * Source: srun(1), "OUTPUT ENVIRONMENT VARIABLES".
+ */
+static void read_slurm(colli_rank_info *info) {
+  const char *address = getenv("SLURM_TOPOLOGY_ADDR"),
+             *pattern = getenv("SLURM_TOPOLOGY_ADDR_PATTERN");
+  int switches = 0;
+  for (const char *at = pattern; at && strncmp(at, "switch.", 7) == 0; at += 7)
+    switches++;
+  size_t used = 0;
+  for (; address && switches > 0; switches--) {
+    size_t length = strcspn(address, ".");
+    if (length == 0 || address[length] != '.' || memchr(address, '/', length)) {
+      clear_levels(info);
+      return;
+    }
+    if (switches <= COLLI_HOST_LEVELS) {
+      if (used + length + 2 > COLLI_LEVELS_BYTES) {
+        clear_levels(info);
+        return;
+      }
+      if (used)
+        info->levels[used++] = '/';
+      memcpy(info->levels + used, address, length);
+      used += length;
+    }
+    address += length + 1;
+  }
+  if (used)
+    info->level_source = COLLI_LEVELS_SLURM;
+}
+
+coll_status colli_hierarchy_describe(const char *text, colli_rank_info *info, coll_error *error) {
+  clear_levels(info);
+  if (!*text) {
+    read_slurm(info);
+    return COLL_OK;
+  }
+  const char *wrong = read_levels(text, info);
+  if (wrong)
+    return colli_error_set(error, COLL_ERR_INVALID_USAGE, "create", "COLL_LEVELS=%s: %s", text,
+                           wrong);
+  bool measured = strncmp(text, COLLI_LEVEL_MEASURED, strlen(COLLI_LEVEL_MEASURED)) == 0;
+  info->level_source = measured ? COLLI_LEVELS_MEASURED : COLLI_LEVELS_DECLARED;
+  return COLL_OK;
+}
+
+/* ---- what all of them say together ----------------------------------------------------------- */
+
+/* The number of levels. */
+static int depth_of(const colli_rank_info *info) {
+  int depth = *info->levels ? 1 : 0;
+  for (const char *at = info->levels; *at; at++)
+    depth += *at == '/';
+  return depth;
+}
+
+/* The most trusted source that some rank has. */
+static colli_level_source find_source(const colli_rank_info *table, int nranks) {
+  uint64_t source = COLLI_LEVELS_UNKNOWN;
+  for (int rank = 0; rank < nranks; rank++)
+    if (table[rank].level_source != COLLI_LEVELS_UNKNOWN &&
+        (source == COLLI_LEVELS_UNKNOWN || table[rank].level_source < source))
+      source = table[rank].level_source;
+  return (colli_level_source)source;
+}
+
+/* Finds two ranks that contradict each other: one has other levels than rank 0, or than another
+ * rank of its host. `first` has room for all hosts. NULL, or a description of the two. */
+static const char *find_contradiction(const colli_rank_info *table, int nranks,
+                                      const colli_locality *out, int32_t *first, int *a, int *b) {
+  const int depth = depth_of(&table[0]);
+  for (int rank = nranks - 1; rank >= 0; rank--)
+    first[out->group ? out->group[rank] : 0] = rank;
+  for (*b = 0; *b < nranks; ++*b) {
+    *a = 0;
+    if (depth_of(&table[*b]) != depth || table[*b].level_source != table[0].level_source)
+      return "COLL_LEVELS needs as many levels on all hosts";
+    *a = first[out->group ? out->group[*b] : 0];
+    if (strcmp(table[*a].levels, table[*b].levels) != 0)
+      return "COLL_LEVELS must be the same on all ranks of a host";
+  }
+  return NULL;
+}
+
+/* How a rank's levels are called in messages. */
+static const char *name_levels(const colli_rank_info *info) {
+  return info->level_source == COLLI_LEVELS_DECLARED ? info->levels : "";
+}
+
+/* A rank, and the name of its group. */
+typedef struct named {
+  char name[COLLI_LEVELS_BYTES];
+  int rank;
+} named;
+
+/* Sorts by name, and in a group by rank. */
+static int compare_named(const void *a, const void *b) {
+  const named *left = a, *right = b;
+  int order = strcmp(left->name, right->name);
+  return order ? order : left->rank < right->rank ? -1 : left->rank > right->rank;
+}
+
+/* Numbers the groups of a level (0: the widest); returns how many there are. */
+static int number_level(const colli_rank_info *table, int nranks, int level, named *sorted,
+                        int32_t *group) {
+  for (int rank = 0; rank < nranks; rank++) {
+    named *it = &sorted[rank];
+    it->rank = rank;
+    memcpy(it->name, table[rank].levels, sizeof(it->name));
+    char *end = it->name;
+    for (int more = level; *end && (*end != '/' || more-- > 0);)
+      end++;
+    *end = 0;
+  }
+  qsort(sorted, (size_t)nranks, sizeof(*sorted), compare_named);
+  for (int i = 0, first = 0; i < nranks; i++) {
+    if (strcmp(sorted[i].name, sorted[first].name) != 0)
+      first = i;
+    group[sorted[i].rank] = sorted[first].rank;
+  }
+  return colli_number_groups(group, nranks);
+}
+
+/* What a message costs that leaves a group of a level, if inside it costs what the model says. */
+static colli_pair_cost leaving_cost(const colli_rank_info *table, int nranks, int level, bool top,
+                                    colli_level_source source, const colli_model *model) {
+  double alpha = 0, beta = 0, line_alpha = 0, line_beta = 0;
+  for (int rank = 0; rank < nranks; rank++) {
+    alpha = fmax(alpha, table[rank].level_alpha_ns[level]);
+    beta = fmax(beta, table[rank].level_beta_ns_per_byte[level]);
+    line_alpha = fmax(line_alpha, table[rank].line_alpha_ns);
+    line_beta = fmax(line_beta, table[rank].line_beta_ns_per_byte);
+  }
+  const bool far = source == COLLI_LEVELS_MEASURED;
+  if (alpha <= 0)
+    alpha = top && line_alpha > 0 ? line_alpha : far ? LINE_ALPHA_NS : FARTHER * model->alpha_ns;
+  if (beta <= 0)
+    beta = top && line_beta > 0 ? line_beta : far ? LINE_BETA : FARTHER * model->beta_ns_per_byte;
+  return (colli_pair_cost){fmax(alpha, model->alpha_ns), fmax(beta, model->beta_ns_per_byte)};
+}
+
+/* Makes the groups of a level the groups of `out`, and those before inner ones. Groups of one group
+ * each are kept as they are. */
+static void push_level(int32_t *group, int count, colli_locality *out) {
+  if (count == out->ngroups) {
+    free(group);
+    return;
+  }
+  colli_model *model = &out->model;
+  model->inner[out->ninner] = (colli_pair_cost){model->near_alpha_ns, model->near_beta_ns_per_byte};
+  model->near_alpha_ns = model->alpha_ns; /* what is far for the groups before is near now */
+  model->near_beta_ns_per_byte = model->beta_ns_per_byte;
+  out->inner[out->ninner++] = out->group;
+  out->group = group;
+  out->ngroups = count;
+}
+
+/* Adds all levels that have several groups, from the narrowest on. `sorted` and `scratch` have room
+ * for all ranks. */
+static coll_status add_levels(const colli_rank_info *table, int nranks, colli_level_source source,
+                              named *sorted, int32_t *scratch, colli_locality *out) {
+  const int depth = depth_of(&table[0]);
+  int top = 0;
+  while (top < depth && number_level(table, nranks, top, sorted, scratch) == 1)
+    top++;
+  for (int level = depth - 1; level >= top; level--) {
+    int32_t *group = malloc((size_t)nranks * sizeof(*group));
+    if (!group)
+      return COLL_ERR_NO_MEMORY;
+    colli_model *model = &out->model;
+    const colli_pair_cost cost = leaving_cost(table, nranks, level, level == top, source, model);
+    push_level(group, number_level(table, nranks, level, sorted, group), out);
+    model->alpha_ns = cost.alpha_ns;
+    model->beta_ns_per_byte = cost.beta_ns_per_byte;
+  }
+  if (top < depth) { /* weights are those of hosts that are equally far from each other */
+    out->model.sites = out->model.alpha_ns >= SITE_ALPHA_NS;
+    out->model.group_beta_ns_per_byte = NULL;
+    free(out->weights);
+    out->weights = NULL;
+  }
+  return COLL_OK;
+}
+
+coll_status colli_hierarchy_apply(const colli_rank_info *table, int nranks, colli_locality *out,
+                                  coll_error *error) {
+  const colli_level_source source = find_source(table, nranks);
+  if (source == COLLI_LEVELS_UNKNOWN)
+    return COLL_OK;
+  named *sorted = malloc((size_t)nranks * sizeof(*sorted));
+  int32_t *scratch = malloc((size_t)nranks * sizeof(*scratch));
+  coll_status status = COLL_ERR_NO_MEMORY;
+  int a, b;
+  const char *wrong = NULL;
+  if (sorted && scratch)
+    wrong = find_contradiction(table, nranks, out, scratch, &a, &b);
+  if (sorted && scratch && !wrong)
+    status = add_levels(table, nranks, source, sorted, scratch, out);
+  free(sorted);
+  free(scratch);
+  if (wrong && source == COLLI_LEVELS_DECLARED)
+    return colli_error_set(error, COLL_ERR_MISMATCH, "create",
+                           "%s: rank %d (host %s) has \"%s\", but rank %d (host %s) has \"%s\"",
+                           wrong, a, table[a].host, name_levels(&table[a]), b, table[b].host,
+                           name_levels(&table[b]));
+  if (wrong) /* nobody has declared anything: do without */
+    return COLL_OK;
+  if (status != COLL_OK)
+    colli_error_set(error, status, "create", "out of memory for %d ranks", nranks);
+  return status;
+}

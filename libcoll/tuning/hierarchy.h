@@ -1,0 +1,29 @@
+/* hierarchy.h: groups of hosts that are near each other, at several levels (racks, sites), as
+ * COLL_LEVELS or Slurm says or as measured. */
+#ifndef COLLI_TUNING_HIERARCHY_H
+#define COLLI_TUNING_HIERARCHY_H
+
+#include "libcoll/tuning/locality.h"
+
+/* How the names of groups begin that were found by measuring. Those who join the ranks later may
+ * have none; then there are no levels. */
+#define COLLI_LEVEL_MEASURED "measured:"
+
+/*
+ * Takes a setting (COLL_LEVELS) over into a record, or if it is empty what Slurm says in the
+ * environment, unless that is not understood. Errors: INVALID_USAGE (syntax, too long, too many
+ * levels).
+ */
+coll_status colli_hierarchy_describe(const char *text, colli_rank_info *info, coll_error *error);
+
+/*
+ * If the ranks are in several groups of hosts, makes the widest of these the groups of `out`, which
+ * are hosts before, and the others out->inner; the model has their costs. What no rank knows is
+ * assumed: between groups a message takes twice as long as inside, and what has been measured to be
+ * far takes 2 ms, at 1 Gbit/s. Errors: MISMATCH (levels that are declared contradict each other),
+ * NO_MEMORY.
+ */
+coll_status colli_hierarchy_apply(const colli_rank_info *table, int nranks, colli_locality *out,
+                                  coll_error *error);
+
+#endif

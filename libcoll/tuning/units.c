@@ -1,0 +1,58 @@
+/* units.c: reads speeds and times. */
+#include "libcoll/tuning/units.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#define LEAST_MBIT 1e-3 /* or the cost of a byte would be beyond all others */
+#define MOST_MBIT  1e9
+#define MOST_NS    1e10
+
+/* A unit, in that of the result. */
+typedef struct unit {
+  const char *name;
+  double size;
+} unit;
+
+/* Reads a decimal number at *text and moves *text behind it, or not if there is none. Not strtod(),
+ * because that depends on the locale. */
+static double read_number(const char **text) {
+  double value = 0, size = 0; /* of the next digit behind the point; 0: before it */
+  const char *at = *text;
+  for (; (*at >= '0' && *at <= '9') || (*at == '.' && size == 0 && at > *text); at++) {
+    if (*at == '.') {
+      size = 0.1;
+      continue;
+    }
+    value = size > 0 ? value + size * (*at - '0') : 10 * value + (*at - '0');
+    size /= 10;
+  }
+  *text = at;
+  return value;
+}
+
+/* Reads a number with one of `count` units. */
+static bool read_quantity(const char **text, const unit *units, size_t count, double *out) {
+  const char *at = *text;
+  const double value = read_number(&at);
+  for (size_t i = 0; at > *text && i < count; i++) {
+    const size_t length = strlen(units[i].name);
+    if (strncmp(at, units[i].name, length) != 0)
+      continue;
+    *out = value * units[i].size;
+    *text = at + length;
+    return true;
+  }
+  return false;
+}
+
+bool colli_read_speed(const char **text, double *mbit) {
+  static const unit units[] = {{"kbit", 1e-3}, {"mbit", 1}, {"gbit", 1e3}, {"tbit", 1e6}};
+  return read_quantity(text, units, sizeof(units) / sizeof(units[0]), mbit) &&
+         *mbit >= LEAST_MBIT && *mbit <= MOST_MBIT;
+}
+
+bool colli_read_time(const char **text, double *ns) {
+  static const unit units[] = {{"us", 1e3}, {"ms", 1e6}, {"s", 1e9}};
+  return read_quantity(text, units, sizeof(units) / sizeof(units[0]), ns) && *ns <= MOST_NS;
+}
