@@ -58,8 +58,12 @@ colli_model colli_algo_model(const colli_algo *algo, const colli_shape *shape,
                              const colli_model *model) {
   colli_model out = *model;
   const colli_network *network = model->network;
-  if (!network || shape->nranks == 1 || (algo->groups && shape->ninner > 0))
+  if (!network || shape->nranks == 1)
     return out;
+  if (algo->groups && shape->ninner > 0) {
+    out.network = NULL; /* or its parts would be priced by it, whose ranks have other numbers */
+    return out;
+  }
   COLLI_ASSERT(network->nlevels >= 1 && network->nlevels <= COLLI_NETWORK_LEVELS);
   const colli_level *top = &network->level[network->nlevels - 1];
   const int unit = algo->groups ? network->level[0].ranks : 1;
