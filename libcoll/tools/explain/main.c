@@ -34,11 +34,11 @@ static void print_question(const question *q, const answer *a) {
          "%.0f ns a step; %u slots of %zu bytes\n",
          m->alpha_ns, m->beta_ns_per_byte, m->gamma_ns_per_byte, m->step_ns, a->limits.slot_count,
          a->limits.slot_bytes);
-  for (int i = 1; i + 1 < q->network.nlevels; i++)
+  for (int i = q->network.nlevels - 2; i >= 0; i--)
     printf("within %d ranks: alpha %.0f ns a message, beta %.3g ns a byte\n",
            q->network.level[i].ranks, q->network.level[i].alpha_ns,
            q->network.level[i].beta_ns_per_byte);
-  if (a->shape.ngroups > 1)
+  if (a->shape.ngroups > 1 && !q->network.nlevels)
     printf("within a host: alpha %.0f ns a message, beta %.3g ns a byte\n", m->near_alpha_ns,
            m->near_beta_ns_per_byte);
   explain_print_shares(a);
