@@ -63,6 +63,23 @@ static coll_status not_a_machine(const char *source, coll_error *error) {
                          source);
 }
 
+/* The number of objects of the last level of a synthetic description: the product of its numbers,
+ * but for attributes in parentheses. Too large a one counts as COLLI_CPUS_MOST + 1. */
+static long count_units(const char *source) {
+  long units = 1;
+  for (const char *at = source; *at; at++) {
+    if (*at == '(')
+      at += strcspn(at + 1, ")");
+    else if (*at == ':') {
+      const long count = strtol(at + 1, NULL, 10);
+      units = count > 0 && units <= COLLI_CPUS_MOST / count ? units * count : COLLI_CPUS_MOST + 1;
+    }
+    if (!*at || units > COLLI_CPUS_MOST)
+      break;
+  }
+  return units;
+}
+
 /* Tells hwloc where the machine comes from. */
 static coll_status choose_source(hwloc_topology_t machine, const char *source, coll_error *error) {
   if (source[0] == '\0')
@@ -76,6 +93,11 @@ static coll_status choose_source(hwloc_topology_t machine, const char *source, c
     colli_fd_close(fd);
     return hwloc_topology_set_xml(machine, source) < 0 ? not_a_machine(source, error) : COLL_OK;
   }
+  if (count_units(source) > COLLI_CPUS_MOST) /* it would take minutes */
+    return colli_error_set(error, COLL_ERR_INVALID_ARGUMENT, "topology",
+                           "\"%s\" has more than the %d processing units that Linux supports, or a "
+                           "number below 1",
+                           source, COLLI_CPUS_MOST);
   if (hwloc_topology_set_synthetic(machine, source) < 0)
     return colli_error_set(error, COLL_ERR_INVALID_ARGUMENT, "topology",
                            "\"%s\" is neither a file that ends in .xml nor a description of a "

@@ -289,6 +289,9 @@ Test(topo, bad_sources_are_refused_with_a_reason) {
   unlink(fifo);
   expect_refused("numa:2 nonsense:3", "numa:2 nonsense:3");
   expect_refused("core", "neither a file");
+  expect_refused("core:1000000 pu:1", "more than the 8192 processing units");
+  expect_refused("numa:1024 core:64 pu:99999999999999999999", "more than the 8192");
+  expect_refused("numa:2 core:0", "a number below 1");
   expect_refused(write_file(path, ""), "not a machine file");
   expect_refused(write_file(path, "no XML at all\n"), "not a machine file");
   expect_refused(write_file(path, "<?xml version=\"1.0\"?>\n<topology version=\"2.0\">\n"),
