@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "libcoll/comm/comm.h"
+#include "libcoll/cost/weights.h"
 
 /* Which transport connects this rank and another one of the base, and why. */
 void colli_family_link(const colli_family *family, int rank, const char **transport, char *reason,
@@ -30,4 +31,39 @@ coll_status colli_comm_link(const coll_comm *comm, int peer, const char **transp
 /* What is known of a rank. */
 const colli_rank_info *colli_comm_info(const coll_comm *comm, int rank) {
   return rank >= 0 && rank < comm->nranks ? &comm->table[rank] : NULL;
+}
+
+colli_shape colli_comm_shape(const coll_comm *comm, colli_coll coll) {
+  const colli_plans *plans = &comm->calls.plans;
+  colli_shape shape = {.coll = coll,
+                       .nranks = comm->nranks,
+                       .ngroups = plans->ngroups,
+                       .group = plans->group,
+                       .share = plans->weights ? plans->weights->share : NULL};
+  for (int level = 0; level < plans->ninner; level++)
+    shape.inner[shape.ninner++] = plans->inner[level];
+  return shape;
+}
+
+coll_status colli_comm_choice(coll_comm *comm, const colli_shape *shape, size_t count,
+                              colli_choice *choice, coll_error *error) {
+  const size_t elem = coll_type_bytes(COLL_FLOAT32);
+  return colli_choose(&comm->calls.plans.chooser, shape, count, elem, count * elem, choice, error);
+}
+
+void colli_comm_pair_cost(const coll_comm *comm, int a, int b, double *alpha_ns,
+                          double *beta_ns_per_byte) {
+  const colli_plans *plans = &comm->calls.plans;
+  const colli_model *model = &plans->model;
+  const colli_shape shape = colli_comm_shape(comm, COLLI_ALLREDUCE);
+  const colli_pair_cost pair = colli_model_pair(model, &shape, a, b);
+  *alpha_ns = pair.alpha_ns;
+  *beta_ns_per_byte = pair.beta_ns_per_byte;
+  if (!model->group_beta_ns_per_byte || plans->group[a] == plans->group[b])
+    return;
+  for (int i = 0; i < 2; i++) { /* the slower one of two links that differ */
+    const double beta = model->group_beta_ns_per_byte[plans->group[i ? b : a]];
+    if (i == 0 || beta > *beta_ns_per_byte)
+      *beta_ns_per_byte = beta;
+  }
 }

@@ -5,6 +5,7 @@
 #include <stddef.h>
 
 #include "coll/coll.h"
+#include "libcoll/tuning/select.h"
 #include "libcoll/wireup/bootstrap.h"
 
 #define COLLI_LINK_REASON 192 /* bytes of a reason, at most */
@@ -25,5 +26,20 @@ void colli_family_link(const struct colli_family *family, int rank, const char *
 
 /* The record with which `rank` described itself at creation, or NULL if there is no such rank. */
 const colli_rank_info *colli_comm_info(const coll_comm *comm, int rank);
+
+/* The shape of a collective with root 0, which rank 0 sees; lives as long as the communicator. */
+colli_shape colli_comm_shape(const coll_comm *comm, colli_coll coll);
+
+/* The algorithm that a collective of `count` elements of a type gets (float32), on rank 0's side.
+ * Errors: those of colli_choose(). */
+coll_status colli_comm_choice(coll_comm *comm, const colli_shape *shape, size_t count,
+                              colli_choice *choice, coll_error *error);
+
+/*
+ * What the choice of algorithms assumes that a message between two ranks of the communicator costs:
+ * ns, and ns for each byte. Links of all transports between hosts count as the slowest.
+ */
+void colli_comm_pair_cost(const coll_comm *comm, int a, int b, double *alpha_ns,
+                          double *beta_ns_per_byte);
 
 #endif

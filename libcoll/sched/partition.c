@@ -2,6 +2,7 @@
 #include "libcoll/sched/partition.h"
 
 #include "libcoll/base/assert.h"
+#include "libcoll/sched/check.h"
 
 #define LINE_BYTES       64
 #define SLICE_BYTES_MIN  4096 /* below this, the cost of messages outweighs the overlap */
@@ -85,5 +86,16 @@ void colli_partition_make_varying(colli_partition *partition, const colli_blocks
       partition->region = most;
     if ((int)passes > partition->passes)
       partition->passes = (int)passes;
+  }
+}
+
+void colli_partition_sent(const colli_partition *partition, const colli_sched *sched,
+                          double *elements) {
+  for (int i = 0; i < sched->nsteps; i++) {
+    const colli_step *step = &sched->steps[i];
+    for (int pass = 0; pass < partition->passes && step->bits & COLLI_SEND; pass++)
+      elements[step->peer_send] += (double)colli_partition_range(partition, colli_step_buf(step),
+                                                                 colli_step_chunk(step), pass)
+                                       .count;
   }
 }

@@ -91,4 +91,8 @@ static inline colli_range colli_partition_range(const colli_partition *partition
   return colli_partition_piece(partition, begin, end, pass);
 }
 
+/* Adds to elements[peer] what the rank of a schedule sends to each peer. */
+void colli_partition_sent(const colli_partition *partition, const colli_sched *sched,
+                          double *elements);
+
 #endif

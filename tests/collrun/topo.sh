@@ -34,6 +34,47 @@ grep -Eq '^ +1 +tcp +- +tcp$' out || fail "no table: $(cat out)"
 "$collrun" --timeout 60 -n 3 sh -c 'COLL_HOST_ID=host$((COLL_RANK / 2)) exec "$0"' "$topo" > out 2> err || fail "two hosts: $(cat err)"
 expect_in "inside a host" "shm, 2 links (the first from 0 to 1): " out
 expect_in "between hosts" "tcp, 4 links (the first from 0 to 2): " out
+
+# Hosts of two ranks, two in a rack, two racks at a site: why two ranks talk as they do, and a picture of all.
+levels() {
+  # shellcheck disable=SC2016
+  "$collrun" --timeout 60 -n 16 sh -c 'export COLL_HOST_ID=host$((COLL_RANK / 2)) \
+    COLL_LEVELS=site$((COLL_RANK / 8))@200mbit,20ms/rack$((COLL_RANK / 4)); exec "$@"' sh "$topo" "$@" > out 2> err
+}
+levels || fail "levels: $(cat err)"
+grep -q "^15 .* site1/rack3$" out || fail "no levels: $(cat out)"
+levels --explain 0,8 || fail "explain: $(cat err)"
+expect_in "where" "in site1/rack2" out
+expect_in "no group" "they are on two hosts that are in no group together" out
+expect_in "why" "from 8 to 0: tcp: " out
+expect_in "cost" "takes 10.000 ms and 40 ns a byte (200 Mbit/s)" out
+levels --explain 3,4 || fail "explain: $(cat err)"
+expect_in "one site" "they are on two hosts, both in site0" out
+levels --explain 3,2 || fail "explain: $(cat err)"
+expect_in "one host" "they are on one host" out
+levels --explain 3,16 && fail "explains a rank that there is not"
+expect_in "which ranks" "there are ranks 0 to 15" err
+for bad in "" 1 1,1 1,-2 1,2,3 a,b; do
+  "$topo" --explain "$bad" 2> err && fail "took --explain '$bad'"
+  expect_in "pair" "takes two ranks" err
+done
+for messages in allreduce:16777216 allgather:1000000 broadcast:12; do
+  levels --network network.svg --messages $messages || fail "network: $(cat err)"
+  python3 - network.svg << 'END' || fail "$messages: not the network"
+import sys, xml.etree.ElementTree as tree
+kinds = [g.get("class") for g in tree.parse(sys.argv[1]).getroot().iter("{http://www.w3.org/2000/svg}g")]
+sys.exit([kinds.count(k) for k in ("level2", "level1", "level0", "rank")] != [2, 4, 8, 16])
+END
+done
+levels --network network.svg --messages allreduce:16777216
+expect_in "the least between sites" "between groups of level 2: 33554432 bytes" network.svg
+for bad in allreduce allreduce:x none:4 barrier:0 allgatherv:8; do
+  "$topo" --network network.svg --messages "$bad" 2> err && fail "took --messages '$bad'"
+  expect_in "messages" "takes a collective and bytes" err
+done
+"$topo" --network network.svg 2> err && fail "took --network without ranks"
+expect_in "one rank" "several ranks" err
+
 if [ "$(cores)" -ge 2 ]; then
   "$collrun" --timeout 60 -n 2 "$topo" > out 2> err || fail "two ranks: $(cat err)"
   expect "bound ranks" 2 "$(sed -n '/^rank/,/^$/p' out | awk '$1 ~ /^[01]$/ && $4 ~ /^[0-9]+$/ {print $4}' | sort -u | wc -l)"

@@ -11,13 +11,11 @@
 #include <string.h>
 
 #include "libcoll/base/param.h"
-#include "libcoll/comm/inspect.h"
 #include "libcoll/tools/topo/gpus.h"
+#include "libcoll/tools/topo/network.h"
+#include "libcoll/tools/topo/ranks.h"
 #include "libcoll/tools/topo/topo.h"
 #include "transports/registry.h"
-
-#define KINDS     8  /* kinds of links that one rank can report */
-#define MAX_TABLE 32 /* ranks; a larger table would not be readable */
 
 /* What the command line asks for. */
 typedef struct request {
@@ -25,32 +23,16 @@ typedef struct request {
   int nranks;         /* to place; 0: not given */
   const char *xml;    /* file to write, or NULL */
   const char *svg;
+  int pair[2];         /* of ranks to explain; -1: not given */
+  const char *network; /* file to write, or NULL */
+  colli_coll coll;     /* what it shows */
+  size_t bytes;
 } request;
-
-/* A kind of link: transport, and why it was chosen. */
-typedef struct kind {
-  char transport[16];
-  char reason[COLLI_LINK_REASON];
-} kind;
-
-/* A rank's report about itself, followed by nranks bytes: the kind of its link to each rank. */
-typedef struct report {
-  int32_t core;
-  int32_t numa_node;
-  int32_t nkinds;
-  kind kinds[KINDS];
-} report;
-
-/* All ranks' reports, as the all-gather leaves them. */
-typedef struct gathered {
-  int nranks;
-  size_t bytes; /* of one report with its links */
-  unsigned char *all;
-} gathered;
 
 static const char usage_text[] =
     "usage: coll_topo [--input MACHINE] [-n RANKS] [--xml FILE] [--svg FILE]\n"
-    "       collrun -n N coll_topo [--xml FILE] [--svg FILE]\n"
+    "       collrun -n N coll_topo [--xml FILE] [--svg FILE] [--explain A,B]\n"
+    "       collrun -n N coll_topo --network FILE [--messages COLLECTIVE:BYTES]\n"
     "Shows this machine, and on which core each of RANKS ranks would run. Under collrun it also\n"
     "shows where the ranks are, and which transport each pair of them uses and why. If CUDA's\n"
     "driver is here: this machine's GPUs, their links, and how calls in streams run between them.\n"
@@ -59,6 +41,11 @@ static const char usage_text[] =
     "  --xml FILE       write the machine as hwloc XML, for --input and COLL_TOPO_FILE\n"
     "  --svg FILE       write a picture of the machine, with the ranks if -n or collrun places "
     "them\n"
+    "  --explain A,B    only say why these two ranks talk as they do, and how far they are apart\n"
+    "  --network FILE   write a picture of the hosts, in their racks and sites, with the ranks "
+    "and\n"
+    "                   what they send each other\n"
+    "  --messages COLLECTIVE:BYTES  in this collective (default: allreduce:1048576)\n"
     "With --xml or --svg nothing is printed. The FILE - is standard output.\n";
 
 /* ---- files ----------------------------------------------------------------------------------- */
@@ -159,106 +146,6 @@ static void print_devices(const colli_topo *topo) {
   topo_gpus_free(&gpus);
 }
 
-/* ---- the ranks ------------------------------------------------------------------------------- */
-
-/* The index of a kind in a rank's list. Adds a new kind if there is room. */
-static unsigned char kind_number(report *mine, const char *transport, const char *reason) {
-  int k = 0;
-  while (k < mine->nkinds && (strcmp(mine->kinds[k].transport, transport) != 0 ||
-                              strcmp(mine->kinds[k].reason, reason) != 0))
-    k++;
-  if (k == KINDS)
-    return KINDS - 1;
-  if (k == mine->nkinds) {
-    mine->nkinds++;
-    snprintf(mine->kinds[k].transport, sizeof(mine->kinds[k].transport), "%s", transport);
-    snprintf(mine->kinds[k].reason, sizeof(mine->kinds[k].reason), "%s", reason);
-  }
-  return (unsigned char)k;
-}
-
-/* Fills in this rank's report and links. */
-static coll_status make_report(const coll_comm *comm, const colli_topo *topo, int nranks,
-                               report *mine, unsigned char *links) {
-  mine->core = colli_topo_bound_core(topo);
-  mine->numa_node = mine->core >= 0 ? topo->cores[mine->core].numa_node : -1;
-  for (int peer = 0; peer < nranks; peer++) {
-    const char *transport;
-    char reason[COLLI_LINK_REASON];
-    coll_status status = colli_comm_link(comm, peer, &transport, reason, sizeof(reason));
-    if (status != COLL_OK)
-      return status;
-    links[peer] = kind_number(mine, transport, reason);
-  }
-  return COLL_OK;
-}
-
-/* One rank's report. */
-static const report *report_of(const gathered *from, int rank) {
-  return (const report *)(const void *)(from->all + from->bytes * (size_t)rank);
-}
-
-/* The link from one rank to another. */
-static const kind *link_of(const gathered *from, int rank, int peer) {
-  const report *one = report_of(from, rank);
-  return &one->kinds[((const unsigned char *)(one + 1))[peer]];
-}
-
-/* Prints where each rank is. */
-static void print_ranks(const coll_comm *comm, const gathered *from) {
-  printf("\n%-6s %-24s %8s %6s %10s\n", "rank", "host", "pid", "core", "NUMA node");
-  for (int r = 0; r < from->nranks; r++) {
-    const colli_rank_info *info = colli_comm_info(comm, r);
-    const report *one = report_of(from, r);
-    printf("%-6d %-24s %8d ", r, info->host, (int)info->pid);
-    if (one->core >= 0)
-      printf("%6d %10d\n", (int)one->core, (int)one->numa_node);
-    else
-      printf("%6s %10s\n", "any", "-");
-  }
-}
-
-/* Prints each pair's transport. */
-static void print_table(const gathered *from) {
-  printf("\ntransport from rank (line) to rank (column)\n%6s", "");
-  for (int peer = 0; peer < from->nranks; peer++)
-    printf(" %5d", peer);
-  for (int r = 0; r < from->nranks; r++) {
-    printf("\n%6d", r);
-    for (int peer = 0; peer < from->nranks; peer++)
-      printf(" %5s", peer == r ? "-" : link_of(from, r, peer)->transport);
-  }
-  putchar('\n');
-}
-
-/* Whether a pair is the first one with its kind of link; *count receives their number. */
-static bool is_first(const gathered *from, int rank, int peer, int *count) {
-  const kind *this_one = link_of(from, rank, peer);
-  *count = 0;
-  for (int r = 0; r < from->nranks; r++)
-    for (int p = 0; p < from->nranks; p++) {
-      if (r == p || memcmp(link_of(from, r, p), this_one, sizeof(kind)) != 0)
-        continue;
-      if (*count == 0 && (r != rank || p != peer))
-        return false;
-      (*count)++;
-    }
-  return true;
-}
-
-/* Prints the reasons for the links, each once. */
-static void print_reasons(const gathered *from, const char *indent, FILE *out) {
-  for (int r = 0; r < from->nranks; r++)
-    for (int peer = 0; peer < from->nranks; peer++) {
-      int count;
-      if (r == peer || !is_first(from, r, peer, &count))
-        continue;
-      const kind *link = link_of(from, r, peer);
-      fprintf(out, "%s%s, %d link%s (the first from %d to %d): %s\n", indent, link->transport,
-              count, count == 1 ? "" : "s", r, peer, link->reason);
-    }
-}
-
 /* Prints what went wrong with the communicator. */
 static int failed(const coll_comm *comm) {
   coll_error error = COLL_ERROR_INIT;
@@ -267,44 +154,20 @@ static int failed(const coll_comm *comm) {
   return 1;
 }
 
-/* Prints ranks that have no core in the picture. */
-static void print_elsewhere(const coll_comm *comm, const gathered *from, FILE *out) {
-  for (int r = 0, end; r < from->nranks; r = end) {
-    const colli_rank_info *info = colli_comm_info(comm, r);
-    const bool here = info->host_id == colli_comm_info(comm, 0)->host_id;
-    const bool placed = here && report_of(from, r)->core >= 0;
-    for (end = r + 1; end < from->nranks; end++)
-      if (colli_comm_info(comm, end)->host_id != info->host_id ||
-          (here && (report_of(from, end)->core >= 0) != placed))
-        break;
-    if (placed)
-      continue;
-    fprintf(out, end > r + 1 ? "ranks %d-%d: " : "rank %d: ", r, end - 1);
-    if (here)
-      fputs("not bound to a core\n", out);
-    else
-      fprintf(out, "on another host, %s\n", info->host);
-  }
-}
-
 /* Writes the files with all ranks; returns the exit status. */
-static int write_ranks(const request *asked, const coll_comm *comm, const colli_topo *topo,
-                       const gathered *from) {
+static int write_ranks(const request *asked, const colli_topo *topo, const topo_ranks *from) {
   char *notes = NULL;
   size_t bytes;
   int *cores = calloc((size_t)from->nranks, sizeof(*cores)), status = 1;
   FILE *out = open_memstream(&notes, &bytes);
-  if (out != NULL)
-    print_elsewhere(comm, from, out);
-  if (out != NULL)
-    print_reasons(from, "", out);
+  if (out != NULL) {
+    topo_ranks_print_elsewhere(from, out);
+    topo_ranks_print_reasons(from, "", out);
+  }
   if (out == NULL || fclose(out) != 0 || cores == NULL) {
     fputs("coll_topo: out of memory\n", stderr);
   } else {
-    for (int r = 0; r < from->nranks; r++)
-      cores[r] = colli_comm_info(comm, r)->host_id == colli_comm_info(comm, 0)->host_id
-                     ? report_of(from, r)->core
-                     : -1;
+    topo_ranks_cores(from, cores);
     status = write_files(asked, &(topo_scene){topo, from->nranks, cores, notes, true});
   }
   free(notes);
@@ -312,33 +175,38 @@ static int write_ranks(const request *asked, const coll_comm *comm, const colli_
   return status;
 }
 
-/* Gathers all ranks' reports; rank 0 prints or writes them. */
-static int show_ranks(const request *asked, coll_comm *comm, const colli_topo *topo, int rank,
-                      int nranks) {
-  gathered from = {nranks, (sizeof(report) + (size_t)nranks + 7) / 8 * 8, NULL};
-  unsigned char *mine = calloc(1, from.bytes);
-  int status = 0;
-  from.all = malloc(from.bytes * (size_t)nranks);
-  if (mine == NULL || from.all == NULL) {
-    fputs("coll_topo: out of memory\n", stderr);
+/* Writes the picture of the network; returns the exit status. */
+static int write_network(const request *asked, coll_comm *comm) {
+  topo_network network;
+  coll_error error = COLL_ERROR_INIT;
+  FILE *out = NULL;
+  int status = 1;
+  if (topo_network_make(comm, asked->coll, asked->bytes, &network, &error) != COLL_OK)
+    fprintf(stderr, "coll_topo: %s\n", error.message);
+  else if ((out = open_file(asked->network)) != NULL)
+    status = topo_network_svg(&network, out) ? 0 : 1;
+  if (out != NULL && close_file(out, asked->network) != 0)
     status = 1;
-  } else if (make_report(comm, topo, nranks, (report *)(void *)mine, mine + sizeof(report)) !=
-                 COLL_OK ||
-             coll_allgather(mine, from.all, from.bytes, COLL_UINT8, comm) != COLL_OK) {
+  topo_network_free(&network);
+  return status;
+}
+
+/* Gathers all ranks' reports; rank 0 prints or writes them. */
+static int show_ranks(const request *asked, coll_comm *comm, const colli_topo *topo, int rank) {
+  topo_ranks from;
+  const coll_status gathered = topo_ranks_gather(comm, topo, &from);
+  int status = 0;
+  if (gathered != COLL_OK)
     status = failed(comm);
-  } else if (rank == 0 && (asked->xml != NULL || asked->svg != NULL)) {
-    status = write_ranks(asked, comm, topo, &from);
-  } else if (rank == 0) {
-    print_ranks(comm, &from);
-    if (nranks > 1 && nranks <= MAX_TABLE)
-      print_table(&from);
-    if (nranks > 1) {
-      puts("\nwhy");
-      print_reasons(&from, "  ", stdout);
-    }
-  }
-  free(mine);
-  free(from.all);
+  else if (rank == 0 && asked->pair[0] >= 0)
+    status = topo_ranks_explain(&from, asked->pair[0], asked->pair[1], stdout) ? 0 : 2;
+  else if (rank == 0 && asked->network != NULL)
+    status = write_network(asked, comm);
+  else if (rank == 0 && (asked->xml != NULL || asked->svg != NULL))
+    status = write_ranks(asked, topo, &from);
+  else if (rank == 0)
+    topo_ranks_print(&from, stdout);
+  topo_ranks_free(&from);
   return status;
 }
 
@@ -404,16 +272,21 @@ static int show_run(const request *asked) {
   colli_topo *topo = NULL;
   (void)coll_comm_rank(comm, &rank);
   (void)coll_comm_nranks(comm, &nranks);
-  if (nranks == 1) {
+  if (nranks == 1 && (asked->pair[0] >= 0 || asked->network != NULL)) {
+    fputs("coll_topo: --explain and --network are for several ranks, as under collrun -n 4\n",
+          stderr);
+    status = 2;
+  } else if (nranks == 1) {
     status = show_machine(asked);
   } else if (colli_topo_load("", &topo, &error) != COLL_OK) {
     fprintf(stderr, "coll_topo: %s\n", error.message);
   } else {
-    if (rank == 0 && asked->xml == NULL && asked->svg == NULL) {
+    if (rank == 0 && asked->xml == NULL && asked->svg == NULL && asked->pair[0] < 0 &&
+        asked->network == NULL) {
       colli_topo_print(topo, stdout);
       print_devices(topo);
     }
-    status = show_ranks(asked, comm, topo, rank, nranks);
+    status = show_ranks(asked, comm, topo, rank);
   }
   colli_topo_free(topo);
   (void)coll_comm_destroy(&comm);
@@ -427,13 +300,29 @@ static int read_ranks(const char *text) {
   return end == text || *end != '\0' || number < 1 || number > 65536 ? 0 : (int)number;
 }
 
+/* Reads "A,B", two numbers of ranks that differ. */
+static bool read_pair(const char *text, int pair[2]) {
+  int end = 0;
+  return sscanf(text, "%6d,%6d%n", &pair[0], &pair[1], &end) == 2 && text[end] == '\0' &&
+         pair[0] >= 0 && pair[1] >= 0 && pair[0] != pair[1];
+}
+
+/* Reads "COLLECTIVE:BYTES". */
+static bool read_messages(const char *text, request *asked) {
+  char name[32], more;
+  bool varying;
+  return sscanf(text, "%31[a-z_]:%zu%c", name, &asked->bytes, &more) == 2 &&
+         colli_coll_find(name, &asked->coll, &varying) && !varying &&
+         asked->coll != COLLI_BARRIER && asked->bytes <= (size_t)1 << 40;
+}
+
 int main(int argc, char **argv) {
-  static const struct option names[] = {{"input", required_argument, NULL, 'i'},
-                                        {"xml", required_argument, NULL, 'x'},
-                                        {"svg", required_argument, NULL, 's'},
-                                        {"help", no_argument, NULL, 'h'},
-                                        {NULL, 0, NULL, 0}};
-  request asked = {.source = NULL};
+  static const struct option names[] = {
+      {"input", required_argument, NULL, 'i'},   {"xml", required_argument, NULL, 'x'},
+      {"svg", required_argument, NULL, 's'},     {"explain", required_argument, NULL, 'e'},
+      {"network", required_argument, NULL, 'w'}, {"messages", required_argument, NULL, 'm'},
+      {"help", no_argument, NULL, 'h'},          {NULL, 0, NULL, 0}};
+  request asked = {.pair = {-1, -1}, .coll = COLLI_ALLREDUCE, .bytes = 1 << 20};
   for (int letter; (letter = getopt_long(argc, argv, "n:h", names, NULL)) != -1;) {
     if (letter == 'h') {
       fputs(usage_text, stdout);
@@ -443,6 +332,21 @@ int main(int argc, char **argv) {
       asked.source = optarg;
     } else if (letter == 'x' || letter == 's') {
       *(letter == 'x' ? &asked.xml : &asked.svg) = optarg;
+    } else if (letter == 'e') {
+      if (!read_pair(optarg, asked.pair)) {
+        fprintf(stderr, "coll_topo: --explain takes two ranks, as 0,5: %s\n", optarg);
+        return 2;
+      }
+    } else if (letter == 'w') {
+      asked.network = optarg;
+    } else if (letter == 'm') {
+      if (!read_messages(optarg, &asked)) {
+        fprintf(stderr,
+                "coll_topo: --messages takes a collective and bytes, as allreduce:1048576: "
+                "%s\n",
+                optarg);
+        return 2;
+      }
     } else if (letter != 'n') {
       return 2;
     } else if ((asked.nranks = read_ranks(optarg)) == 0) {

@@ -1,0 +1,229 @@
+/* ranks.c: gathers what the ranks of a run know of themselves and of their links, and prints it. */
+#include "libcoll/tools/topo/ranks.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_TABLE 32 /* ranks; a larger table would not be readable */
+
+#define MBIT_AT_1_NS_PER_BYTE 8e3
+
+/* The index of a kind in a rank's list. Adds a new kind if there is room. */
+static unsigned char kind_number(topo_report *mine, const char *transport, const char *reason) {
+  int k = 0;
+  while (k < mine->nkinds && (strcmp(mine->kinds[k].transport, transport) != 0 ||
+                              strcmp(mine->kinds[k].reason, reason) != 0))
+    k++;
+  if (k == TOPO_KINDS)
+    return TOPO_KINDS - 1;
+  if (k == mine->nkinds) {
+    mine->nkinds++;
+    snprintf(mine->kinds[k].transport, sizeof(mine->kinds[k].transport), "%s", transport);
+    snprintf(mine->kinds[k].reason, sizeof(mine->kinds[k].reason), "%s", reason);
+  }
+  return (unsigned char)k;
+}
+
+/* Fills in this rank's report and links. */
+static coll_status make_report(const coll_comm *comm, const colli_topo *topo, int nranks,
+                               topo_report *mine, unsigned char *links) {
+  mine->core = colli_topo_bound_core(topo);
+  mine->numa_node = mine->core >= 0 ? topo->cores[mine->core].numa_node : -1;
+  for (int peer = 0; peer < nranks; peer++) {
+    const char *transport;
+    char reason[COLLI_LINK_REASON];
+    coll_status status = colli_comm_link(comm, peer, &transport, reason, sizeof(reason));
+    if (status != COLL_OK)
+      return status;
+    links[peer] = kind_number(mine, transport, reason);
+  }
+  return COLL_OK;
+}
+
+/* One rank's report. */
+static const topo_report *report_of(const topo_ranks *from, int rank) {
+  return (const topo_report *)(const void *)(from->all + from->bytes * (size_t)rank);
+}
+
+/* The link from one rank to another. */
+static const topo_kind *link_of(const topo_ranks *from, int rank, int peer) {
+  const topo_report *one = report_of(from, rank);
+  return &one->kinds[((const unsigned char *)(one + 1))[peer]];
+}
+
+/* Prints where each rank is. */
+static void print_ranks(const topo_ranks *from, FILE *out) {
+  fprintf(out, "\n%-6s %-24s %8s %6s %10s%s\n", "rank", "host", "pid", "core", "NUMA node",
+          *colli_comm_info(from->comm, 0)->levels ? "  levels" : "");
+  for (int r = 0; r < from->nranks; r++) {
+    const colli_rank_info *info = colli_comm_info(from->comm, r);
+    const topo_report *one = report_of(from, r);
+    fprintf(out, "%-6d %-24s %8d ", r, info->host, (int)info->pid);
+    if (one->core >= 0)
+      fprintf(out, "%6d %10d", (int)one->core, (int)one->numa_node);
+    else
+      fprintf(out, "%6s %10s", "any", "-");
+    fprintf(out, "%s%s\n", *info->levels ? "  " : "", info->levels);
+  }
+}
+
+/* Prints each pair's transport. */
+static void print_table(const topo_ranks *from, FILE *out) {
+  fprintf(out, "\ntransport from rank (line) to rank (column)\n%6s", "");
+  for (int peer = 0; peer < from->nranks; peer++)
+    fprintf(out, " %5d", peer);
+  for (int r = 0; r < from->nranks; r++) {
+    fprintf(out, "\n%6d", r);
+    for (int peer = 0; peer < from->nranks; peer++)
+      fprintf(out, " %5s", peer == r ? "-" : link_of(from, r, peer)->transport);
+  }
+  fputc('\n', out);
+}
+
+/* Whether a pair is the first one with its kind of link; *count receives their number. */
+static bool is_first(const topo_ranks *from, int rank, int peer, int *count) {
+  const topo_kind *this_one = link_of(from, rank, peer);
+  *count = 0;
+  for (int r = 0; r < from->nranks; r++)
+    for (int p = 0; p < from->nranks; p++) {
+      if (r == p || memcmp(link_of(from, r, p), this_one, sizeof(topo_kind)) != 0)
+        continue;
+      if (*count == 0 && (r != rank || p != peer))
+        return false;
+      (*count)++;
+    }
+  return true;
+}
+
+void topo_ranks_print_reasons(const topo_ranks *from, const char *indent, FILE *out) {
+  for (int r = 0; r < from->nranks; r++)
+    for (int peer = 0; peer < from->nranks; peer++) {
+      int count;
+      if (r == peer || !is_first(from, r, peer, &count))
+        continue;
+      const topo_kind *link = link_of(from, r, peer);
+      fprintf(out, "%s%s, %d link%s (the first from %d to %d): %s\n", indent, link->transport,
+              count, count == 1 ? "" : "s", r, peer, link->reason);
+    }
+}
+
+void topo_ranks_print_elsewhere(const topo_ranks *from, FILE *out) {
+  for (int r = 0, end; r < from->nranks; r = end) {
+    const colli_rank_info *info = colli_comm_info(from->comm, r);
+    const bool here = info->host_id == colli_comm_info(from->comm, 0)->host_id;
+    const bool placed = here && report_of(from, r)->core >= 0;
+    for (end = r + 1; end < from->nranks; end++)
+      if (colli_comm_info(from->comm, end)->host_id != info->host_id ||
+          (here && (report_of(from, end)->core >= 0) != placed))
+        break;
+    if (placed)
+      continue;
+    fprintf(out, end > r + 1 ? "ranks %d-%d: " : "rank %d: ", r, end - 1);
+    if (here)
+      fputs("not bound to a core\n", out);
+    else
+      fprintf(out, "on another host, %s\n", info->host);
+  }
+}
+
+coll_status topo_ranks_gather(coll_comm *comm, const colli_topo *topo, topo_ranks *out) {
+  int nranks = 0;
+  (void)coll_comm_nranks(comm, &nranks);
+  const size_t n = (size_t)nranks;
+  *out =
+      (topo_ranks){.comm = comm, .nranks = nranks, .bytes = (sizeof(topo_report) + n + 7) / 8 * 8};
+  unsigned char *mine = calloc(1, out->bytes);
+  out->all = malloc(out->bytes * n);
+  coll_status status = mine && out->all ? COLL_OK : COLL_ERR_NO_MEMORY;
+  if (status == COLL_OK)
+    status =
+        make_report(comm, topo, nranks, (topo_report *)(void *)mine, mine + sizeof(topo_report));
+  if (status == COLL_OK)
+    status = coll_allgather(mine, out->all, out->bytes, COLL_UINT8, comm);
+  free(mine);
+  return status;
+}
+
+void topo_ranks_free(topo_ranks *ranks) {
+  free(ranks->all);
+  ranks->all = NULL;
+}
+
+void topo_ranks_print(const topo_ranks *from, FILE *out) {
+  print_ranks(from, out);
+  if (from->nranks > 1 && from->nranks <= MAX_TABLE)
+    print_table(from, out);
+  if (from->nranks > 1) {
+    fputs("\nwhy\n", out);
+    topo_ranks_print_reasons(from, "  ", out);
+  }
+}
+
+void topo_ranks_cores(const topo_ranks *from, int *cores) {
+  for (int r = 0; r < from->nranks; r++)
+    cores[r] = colli_comm_info(from->comm, r)->host_id == colli_comm_info(from->comm, 0)->host_id
+                   ? report_of(from, r)->core
+                   : -1;
+}
+
+/* ---- one pair -------------------------------------------------------------------------------- */
+
+/* Prints where a rank is. */
+static void print_place(const topo_ranks *from, int rank, FILE *out) {
+  const colli_rank_info *info = colli_comm_info(from->comm, rank);
+  fprintf(out, "rank %d: host %s, ", rank, info->host);
+  if (report_of(from, rank)->core >= 0)
+    fprintf(out, "core %d", (int)report_of(from, rank)->core);
+  else
+    fputs("any core", out);
+  if (*info->levels)
+    fprintf(out, ", in %s", info->levels);
+  if (info->link_mbit > 0)
+    fprintf(out, ", a link of %.4g Mbit/s (%s)", info->link_mbit,
+            info->link_source == COLLI_SPEED_MEASURED ? "measured" : "COLL_LINK_SPEED");
+  fputc('\n', out);
+}
+
+/* Prints the narrowest group in which both ranks are. */
+static void print_nearest(const topo_ranks *from, int a, int b, FILE *out) {
+  const colli_rank_info *left = colli_comm_info(from->comm, a),
+                        *right = colli_comm_info(from->comm, b);
+  size_t common = 0; /* bytes of names that both have */
+  for (size_t at = 0;; at++) {
+    const bool ends = left->levels[at] == '\0' || left->levels[at] == '/',
+               other_ends = right->levels[at] == '\0' || right->levels[at] == '/';
+    if (ends && other_ends)
+      common = at;
+    if (left->levels[at] != right->levels[at] || left->levels[at] == '\0')
+      break;
+  }
+  if (left->host_id == right->host_id)
+    fputs("they are on one host\n", out);
+  else if (common > 0)
+    fprintf(out, "they are on two hosts, both in %.*s\n", (int)common, left->levels);
+  else
+    fprintf(out, "they are on two hosts%s\n",
+            *left->levels ? " that are in no group together" : "");
+}
+
+bool topo_ranks_explain(const topo_ranks *from, int a, int b, FILE *out) {
+  if (a >= from->nranks || b >= from->nranks) {
+    fprintf(stderr, "coll_topo: --explain %d,%d: there are ranks 0 to %d\n", a, b,
+            from->nranks - 1);
+    return false;
+  }
+  double alpha_ns, beta;
+  colli_comm_pair_cost(from->comm, a, b, &alpha_ns, &beta);
+  print_place(from, a, out);
+  print_place(from, b, out);
+  print_nearest(from, a, b, out);
+  fprintf(out, "from %d to %d: %s: %s\n", a, b, link_of(from, a, b)->transport,
+          link_of(from, a, b)->reason);
+  fprintf(out, "from %d to %d: %s: %s\n", b, a, link_of(from, b, a)->transport,
+          link_of(from, b, a)->reason);
+  fprintf(out,
+          "the choice of algorithms assumes that a message between them takes %.3f ms and %.4g ns "
+          "a byte (%.0f Mbit/s)\n",
+          alpha_ns * 1e-6, beta, MBIT_AT_1_NS_PER_BYTE / beta);
+  return true;
+}

@@ -1,0 +1,54 @@
+/* ranks.h: the ranks of a run as they describe themselves, for coll_topo. */
+#ifndef COLLI_TOOLS_TOPO_RANKS_H
+#define COLLI_TOOLS_TOPO_RANKS_H
+
+#include <stdio.h>
+
+#include "libcoll/comm/inspect.h"
+#include "topology/topology.h"
+
+#define TOPO_KINDS 8 /* kinds of links that one rank can report */
+
+/* A kind of link: transport, and why it was chosen. */
+typedef struct topo_kind {
+  char transport[16];
+  char reason[COLLI_LINK_REASON];
+} topo_kind;
+
+/* A rank's report about itself, followed by nranks bytes: the kind of its link to each rank. */
+typedef struct topo_report {
+  int32_t core;
+  int32_t numa_node;
+  int32_t nkinds;
+  topo_kind kinds[TOPO_KINDS];
+} topo_report;
+
+/* All ranks' reports, as the all-gather leaves them. */
+typedef struct topo_ranks {
+  const coll_comm *comm;
+  int nranks;
+  size_t bytes; /* of one report with its links */
+  unsigned char *all;
+} topo_ranks;
+
+/* Gathers all ranks' reports, on all ranks. Errors: NO_MEMORY, those of an all-gather. */
+coll_status topo_ranks_gather(coll_comm *comm, const colli_topo *topo, topo_ranks *out);
+void topo_ranks_free(topo_ranks *ranks);
+
+/* Prints where each rank is, the transport of each pair, and why. */
+void topo_ranks_print(const topo_ranks *from, FILE *out);
+
+/* Prints the reasons for the links, each once. */
+void topo_ranks_print_reasons(const topo_ranks *from, const char *indent, FILE *out);
+
+/* Prints ranks that have no core in the picture of rank 0's host. */
+void topo_ranks_print_elsewhere(const topo_ranks *from, FILE *out);
+
+/* The core of each rank in that picture, or -1. */
+void topo_ranks_cores(const topo_ranks *from, int *cores);
+
+/* Prints why two ranks talk as they do. False: there is no such rank, which it has said on standard
+ * error. */
+bool topo_ranks_explain(const topo_ranks *from, int a, int b, FILE *out);
+
+#endif
