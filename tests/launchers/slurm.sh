@@ -56,12 +56,18 @@ ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 SlurmdParameters=config_overrides
 AccountingStorageType=accounting_storage/none
+TopologyPlugin=topology/tree
 PartitionName=all Nodes=n[1-4] Default=YES
 END
 for i in 1 2 3 4; do
   mkdir "spool.n$i" "tmp.n$i"
   echo "NodeName=n$i NodeHostname=$host NodeAddr=127.0.0.1 Port=$((first + i)) CPUs=4"
 done >> slurm.conf
+cat > topology.conf <<END
+SwitchName=s0 Switches=s[1-2]
+SwitchName=s1 Nodes=n[1-2]
+SwitchName=s2 Nodes=n[3-4]
+END
 export SLURM_CONF=$scratch/slurm.conf
 head -c 64 /dev/urandom > munge.key
 chmod 400 munge.key
@@ -90,6 +96,15 @@ mount --bind hosts /etc/hosts || { echo "skipped: no right to mount"; exit 77; }
 export COLL_MUNGE_SOCKET="$scratch/munge.sock"
 expect_ranks "four nodes, none" 4 srun --mpi=none -N 4 -n 4 "$rank"
 expect_ranks "one node, none" 3 srun --mpi=none -N 1 -n 3 "$rank"
+# Slurm says which nodes share a switch. All are this host, so each gets an id of its own.
+cat > topo.sh <<'END'
+COLL_HOST_ID=$SLURM_NODEID exec "$@"
+END
+for pair in 0,2:"they are on two hosts, both in s0" 0,1:"they are on two hosts, both in s0/s1"; do
+  timeout 60 srun --mpi=none -N 4 -n 4 sh topo.sh "$BUILD/bin/coll_topo" --explain "${pair%%:*}" > out 2> err ||
+    fail "levels: status $?: $(cat err)"
+  grep -qx "${pair#*:}" out || fail "levels of ${pair%%:*}: $(cat out)"
+done
 # Two steps of one job at once, on the same nodes.
 cat > steps.sh <<'END'
 for step in 1 2; do srun --mpi=none --overlap -N 2 -n 4 "$1" & done
@@ -115,10 +130,12 @@ for way in $ways none; do
   done
 done
 
-# With --no-kill a step outlives a rank that is killed, and its ranks go on.
+# With --no-kill a step outlives a rank that is killed, and its ranks go on. They write into the pipe themselves, because
+# srun loses what comes shortly before the step ends.
 mkfifo lines
 for way in $ways none; do
-  timeout 120 srun --mpi="$way" --no-kill --kill-on-bad-exit=0 -N 4 -n 4 "$BUILD/tests/hosts_survivor" > lines 2> err &
+  timeout 120 srun --mpi="$way" --no-kill --kill-on-bad-exit=0 -N 4 -n 4 \
+    sh -c 'exec "$0" > "$1"' "$BUILD/tests/hosts_survivor" "$scratch/lines" 2> err &
   step=$!
   exec 3< lines
   running=0
