@@ -63,19 +63,24 @@ static coll_status not_a_machine(const char *source, coll_error *error) {
                          source);
 }
 
-/* The number of objects of the last level of a synthetic description: the product of its numbers,
- * but for attributes in parentheses. Too large a one counts as COLLI_CPUS_MOST + 1. */
+/* The number of objects of the last level of a synthetic description: the product of its items'
+ * numbers ("core:4", or "4" alone), but for what is in parentheses and brackets. Too large a one
+ * counts as COLLI_CPUS_MOST + 1. */
 static long count_units(const char *source) {
   long units = 1;
-  for (const char *at = source; *at; at++) {
-    if (*at == '(')
-      at += strcspn(at + 1, ")");
-    else if (*at == ':') {
-      const long count = strtol(at + 1, NULL, 10);
-      units = count > 0 && units <= COLLI_CPUS_MOST / count ? units * count : COLLI_CPUS_MOST + 1;
+  for (const char *at = source; *at && units <= COLLI_CPUS_MOST;) {
+    if (*at == ' ' || *at == '(' || *at == '[') {
+      at += *at == '(' ? strcspn(at, ")") : *at == '[' ? strcspn(at, "]") : 0;
+      at += *at != '\0';
+      continue;
     }
-    if (!*at || units > COLLI_CPUS_MOST)
-      break;
+    const size_t name = *at >= '0' && *at <= '9' ? 0 : strcspn(at, ": ([");
+    at += name + (at[name] == ':');
+    char *end;
+    const long number = strtol(at, &end, 0);
+    const long count = end == at ? 1 : number; /* hwloc will say what is missing */
+    units = count > 0 && units <= COLLI_CPUS_MOST / count ? units * count : COLLI_CPUS_MOST + 1;
+    at += strcspn(at, " ([");
   }
   return units;
 }

@@ -27,11 +27,12 @@ typedef struct colli_algo {
                  cores in pairs (colli_model.paired), or by name */
   int radix;  /* ranks (or groups) that talk are so many times as far apart in each round as in the
                * one before, and all rounds move as much; 1: they are neighbours; 0: neither */
-  bool in_order; /* a tree whose ranks are numbered from left to right, so that a parent may lie
-                  * beyond the end of its block */
-  bool groups;   /* only for communicators of several groups (shape->ngroups > 1) */
-  bool sites;    /* chosen only where groups are sites (colli_model.sites), or by name */
-  bool levels;   /* chosen only where groups have levels inside (shape->ninner > 0), or by name */
+  bool in_order;  /* a tree whose ranks are numbered from left to right, so that a parent may lie
+                   * beyond the end of its block */
+  int groups_max; /* with more innermost groups it is chosen only by name; 0: no limit */
+  bool groups;    /* only for communicators of several groups (shape->ngroups > 1) */
+  bool sites;     /* chosen only where groups are sites (colli_model.sites), or by name */
+  bool levels;    /* chosen only where groups have levels inside (shape->ninner > 0), or by name */
   bool flat; /* has groups, but only the innermost: all hosts send to hosts of other sites, so it
               * is chosen only by name where there are sites of several hosts */
   bool weighted; /* divides work by shape->share; chosen only where there is one, or by name */

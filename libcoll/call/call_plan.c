@@ -28,8 +28,7 @@ static colli_order order_of(const colli_calls *calls, const colli_call *call,
   bool rounds = custom || (is_float(call->type) && is_sum(call->op, user));
   bool scan = call->coll == COLLI_SCAN || call->coll == COLLI_EXSCAN;
   if (rounds && calls->deterministic > COLL_DETERMINISTIC_OFF)
-    return calls->deterministic == COLL_DETERMINISTIC_ON && !scan ? COLLI_ORDER_TREE
-                                                                  : COLLI_ORDER_LEFT;
+    return colli_order_of_sums(calls->deterministic, call->coll);
   return custom && !user->commutative && !scan ? COLLI_ORDER_RANKS : COLLI_ORDER_ANY;
 }
 

@@ -34,15 +34,16 @@ const colli_rank_info *colli_comm_info(const coll_comm *comm, int rank) {
 }
 
 colli_shape colli_comm_shape(const coll_comm *comm, colli_coll coll) {
-  const colli_plans *plans = &comm->calls.plans;
-  colli_shape shape = {.coll = coll,
-                       .nranks = comm->nranks,
-                       .ngroups = plans->ngroups,
-                       .group = plans->group,
-                       .share = plans->weights ? plans->weights->share : NULL};
-  for (int level = 0; level < plans->ninner; level++)
-    shape.inner[shape.ninner++] = plans->inner[level];
+  colli_plan plan = {.key = {.coll = (uint8_t)coll}};
+  if (colli_reduces(coll))
+    plan.order = colli_order_of_sums(comm->calls.deterministic, coll);
+  colli_shape shape = colli_plans_shape(&comm->calls.plans, &plan);
+  shape.rank = 0;
   return shape;
+}
+
+int colli_comm_level_names(const coll_comm *comm, int level) {
+  return level > 0 ? comm->calls.plans.names[level] : 0;
 }
 
 coll_status colli_comm_choice(coll_comm *comm, const colli_shape *shape, size_t count,

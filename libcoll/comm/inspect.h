@@ -27,8 +27,13 @@ void colli_family_link(const struct colli_family *family, int rank, const char *
 /* The record with which `rank` described itself at creation, or NULL if there is no such rank. */
 const colli_rank_info *colli_comm_info(const coll_comm *comm, int rank);
 
-/* The shape of a collective with root 0, which rank 0 sees; lives as long as the communicator. */
+/* The shape of a collective with root 0 on floats, which rank 0 sees; lives as long as the
+ * communicator. */
 colli_shape colli_comm_shape(const coll_comm *comm, colli_coll coll);
+
+/* How many of the names in colli_rank_info.levels the groups of a level have (0: hosts, then
+ * shape.inner[1] and so on, and shape.group last); 0: they are hosts. */
+int colli_comm_level_names(const coll_comm *comm, int level);
 
 /* The algorithm that a collective of `count` elements of a type gets (float32), on rank 0's side.
  * Errors: those of colli_choose(). */

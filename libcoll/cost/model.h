@@ -43,6 +43,11 @@ typedef struct colli_model {
                                               * beta 0: as near */
 } colli_model;
 
+/* Whether groups are sites, if a message between them takes so long. */
+static inline bool colli_model_is_far(double alpha_ns) {
+  return alpha_ns >= 5e5;
+}
+
 /* What a message costs between two ranks of a shape. Knows neither group_beta_ns_per_byte nor
  * network. */
 colli_pair_cost colli_model_pair(const colli_model *model, const colli_shape *shape, int a, int b);

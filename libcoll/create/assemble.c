@@ -93,6 +93,7 @@ static bool copy_inner(colli_plans *to, const colli_plans *from) {
   while (to->ninner < from->ninner &&
          copy_numbers(&to->inner[to->ninner], from->inner[to->ninner], from->nranks))
     to->ninner++;
+  memcpy(to->names, from->names, sizeof(to->names));
   return to->ninner == from->ninner;
 }
 
@@ -154,6 +155,7 @@ static void take_locality(coll_comm *comm, const colli_locality *locality) {
   plans->group = locality->group;
   plans->ninner = locality->ninner;
   memcpy(plans->inner, locality->inner, sizeof(plans->inner));
+  memcpy(plans->names, locality->names, sizeof(plans->names));
   plans->weights = locality->weights;
   tell_shares(comm);
 }

@@ -13,8 +13,7 @@
 #include "libcoll/progress/enter.h"
 #include "libcoll/tuning/hierarchy.h"
 #include "libcoll/tuning/link_speed.h"
-
-#define MBIT_PER_RATE 8e3 /* a rate is in bytes per ns */
+#include "libcoll/tuning/units.h"
 
 /* The first ranks of some hosts. */
 typedef struct hosts {
@@ -93,9 +92,9 @@ static void note_sites(coll_comm *comm, const hosts *all, const int *site, int s
                     comm->table[all->member[i]].host, site[i] + 1, sites);
 }
 
-/* Finds sites, unless levels are declared. */
+/* Finds sites, unless levels are known. */
 static coll_status find_sites(coll_comm *comm, hosts *all, coll_error *error) {
-  if (*comm->table[0].levels)
+  if (comm->calls.plans.ninner > 0 || comm->calls.plans.model.sites)
     return COLL_OK;
   list_first(comm, host_of(comm), NULL, all);
   int sites = 1, *site = calloc((size_t)all->count, sizeof(*site));
@@ -163,7 +162,7 @@ static void tell_speeds(const coll_comm *comm, const hosts *all, const findings 
     const int rank = all->member[i];
     if (found[rank].rate > 0)
       colli_log_write(&comm->log, COLLI_LOG_INFO, "the link of host %s: %.4g Mbit/s measured",
-                      comm->table[rank].host, found[rank].rate * MBIT_PER_RATE);
+                      comm->table[rank].host, found[rank].rate * COLLI_NS_PER_BYTE_AT_1_MBIT);
     if (group[rank] < told)
       continue;
     told = group[rank] + 1;
@@ -171,22 +170,26 @@ static void tell_speeds(const coll_comm *comm, const hosts *all, const findings 
       colli_log_write(&comm->log, COLLI_LOG_INFO,
                       "from host %s's site to the next: %.4g ms and %.4g Mbit/s measured",
                       comm->table[rank].host, found[rank].line_alpha * 1e-6,
-                      found[rank].line_rate * MBIT_PER_RATE);
+                      found[rank].line_rate * COLLI_NS_PER_BYTE_AT_1_MBIT);
   }
 }
 
-/* Writes what was found into the table. */
+/* Writes what was found into the table; the line is what lies between the widest groups. */
 static void note_speeds(coll_comm *comm, const findings *found) {
+  const colli_plans *plans = &comm->calls.plans;
+  const int level = plans->names[plans->ninner] > 0 ? plans->names[plans->ninner] - 1 : 0;
   char text[32];
   for (int rank = 0; rank < comm->nranks; rank++) {
     colli_rank_info *info = &comm->table[rank];
     if (found[rank].line_rate > 0) {
-      info->line_alpha_ns = found[rank].line_alpha;
-      info->line_beta_ns_per_byte = 1 / found[rank].line_rate;
+      if (info->level_alpha_ns[level] <= 0)
+        info->level_alpha_ns[level] = found[rank].line_alpha;
+      if (info->level_beta_ns_per_byte[level] <= 0)
+        info->level_beta_ns_per_byte[level] = 1 / found[rank].line_rate;
     }
     if (found[rank].rate <= 0)
       continue;
-    info->link_mbit = found[rank].rate * MBIT_PER_RATE;
+    info->link_mbit = found[rank].rate * COLLI_NS_PER_BYTE_AT_1_MBIT;
     info->link_source = COLLI_SPEED_MEASURED;
     if (rank == comm->rank) {
       colli_link_speed_print(info->link_mbit, text, sizeof(text));

@@ -89,6 +89,14 @@ typedef enum colli_order {
   COLLI_ORDER_LEFT = 3   /* ((x0 op x1) op x2) op ... */
 } colli_order;
 
+/* The order in which sums of floats are combined under a setting (COLL_DETERMINISTIC). */
+static inline colli_order colli_order_of_sums(coll_determinism setting, colli_coll coll) {
+  const bool scan = coll == COLLI_SCAN || coll == COLLI_EXSCAN;
+  if (setting <= COLL_DETERMINISTIC_OFF)
+    return COLLI_ORDER_ANY;
+  return setting == COLL_DETERMINISTIC_ON && !scan ? COLLI_ORDER_TREE : COLLI_ORDER_LEFT;
+}
+
 #define COLLI_INNER_LEVELS 4
 
 /* The input of an algorithm. Equal shapes give equal schedules. */
@@ -102,9 +110,9 @@ typedef struct colli_shape {
   bool varying;         /* block collectives: blocks differ in length, and may be empty */
   int ngroups;          /* 0 or 1: all ranks are equally near; else the number of groups, which are
                          * hosts, or the widest level of hosts that are near each other */
-  const int32_t *group; /* nranks numbers below nranks, the group of each rank; NULL without */
+  const int32_t *group; /* the group of each rank, below ngroups; NULL without */
   int ninner;           /* levels of groups inside those: hosts first, each inside the next */
-  const int32_t *inner[COLLI_INNER_LEVELS]; /* of each level, as in `group` */
+  const int32_t *inner[COLLI_INNER_LEVELS]; /* of each level, numbers from 0 without gaps */
   const uint8_t *share; /* of each group, how many chunks it combines in a weighted algorithm; not
                          * all 0. NULL: all the same */
 } colli_shape;

@@ -9,17 +9,12 @@
 #include "libcoll/tuning/numbering.h"
 #include "libcoll/tuning/units.h"
 
-#define BETA_AT_1_MBIT 8000.0
-
 /* A line between sites whose costs nobody has measured. */
 #define LINE_ALPHA_NS 2e6
 #define LINE_BETA     8.0
 
 /* Between groups of which nothing is known, a message takes so many times as long as inside. */
 #define FARTHER 2
-
-/* From this latency on, groups are sites. */
-#define SITE_ALPHA_NS 5e5
 
 /* ---- what a rank knows of itself ------------------------------------------------------------- */
 
@@ -30,7 +25,7 @@ static bool read_costs(const char **text, int level, colli_rank_info *info) {
     return true;
   ++*text;
   if (colli_read_speed(text, &mbit)) {
-    info->level_beta_ns_per_byte[level] = BETA_AT_1_MBIT / mbit;
+    info->level_beta_ns_per_byte[level] = COLLI_NS_PER_BYTE_AT_1_MBIT / mbit;
     if (**text != ',')
       return true;
     ++*text;
@@ -107,10 +102,10 @@ static void read_slurm(colli_rank_info *info) {
 
 coll_status colli_hierarchy_describe(const char *text, colli_rank_info *info, coll_error *error) {
   clear_levels(info);
-  if (!*text) {
+  if (!*text)
     read_slurm(info);
+  if (!*text || strcmp(text, "none") == 0)
     return COLL_OK;
-  }
   const char *wrong = read_levels(text, info);
   if (wrong)
     return colli_error_set(error, COLL_ERR_INVALID_USAGE, "create", "COLL_LEVELS=%s: %s", text,
@@ -134,9 +129,7 @@ static int depth_of(const colli_rank_info *info) {
 static colli_level_source find_source(const colli_rank_info *table, int nranks) {
   uint64_t source = COLLI_LEVELS_UNKNOWN;
   for (int rank = 0; rank < nranks; rank++)
-    if (table[rank].level_source != COLLI_LEVELS_UNKNOWN &&
-        (source == COLLI_LEVELS_UNKNOWN || table[rank].level_source < source))
-      source = table[rank].level_source;
+    source = table[rank].level_source > source ? table[rank].level_source : source;
   return (colli_level_source)source;
 }
 
@@ -149,7 +142,9 @@ static const char *find_contradiction(const colli_rank_info *table, int nranks,
     first[out->group ? out->group[rank] : 0] = rank;
   for (*b = 0; *b < nranks; ++*b) {
     *a = 0;
-    if (depth_of(&table[*b]) != depth || table[*b].level_source != table[0].level_source)
+    if (table[*b].level_source != table[0].level_source)
+      return "COLL_LEVELS must be set on all hosts or on none";
+    if (depth_of(&table[*b]) != depth)
       return "COLL_LEVELS needs as many levels on all hosts";
     *a = first[out->group ? out->group[*b] : 0];
     if (strcmp(table[*a].levels, table[*b].levels) != 0)
@@ -197,31 +192,23 @@ static int number_level(const colli_rank_info *table, int nranks, int level, nam
   return colli_number_groups(group, nranks);
 }
 
-/* What a message costs that leaves a group of a level, if inside it costs what the model says. */
-static colli_pair_cost leaving_cost(const colli_rank_info *table, int nranks, int level, bool top,
-                                    colli_level_source source, const colli_model *model) {
-  double alpha = 0, beta = 0, line_alpha = 0, line_beta = 0;
+/* What a message costs that leaves a group of a level, as some rank knows; 0: none does. */
+static colli_pair_cost known_cost(const colli_rank_info *table, int nranks, int level,
+                                  colli_level_source source) {
+  colli_pair_cost cost = {0, 0};
   for (int rank = 0; rank < nranks; rank++) {
-    alpha = fmax(alpha, table[rank].level_alpha_ns[level]);
-    beta = fmax(beta, table[rank].level_beta_ns_per_byte[level]);
-    line_alpha = fmax(line_alpha, table[rank].line_alpha_ns);
-    line_beta = fmax(line_beta, table[rank].line_beta_ns_per_byte);
+    cost.alpha_ns = fmax(cost.alpha_ns, table[rank].level_alpha_ns[level]);
+    cost.beta_ns_per_byte = fmax(cost.beta_ns_per_byte, table[rank].level_beta_ns_per_byte[level]);
   }
-  const bool far = source == COLLI_LEVELS_MEASURED;
-  if (alpha <= 0)
-    alpha = top && line_alpha > 0 ? line_alpha : far ? LINE_ALPHA_NS : FARTHER * model->alpha_ns;
-  if (beta <= 0)
-    beta = top && line_beta > 0 ? line_beta : far ? LINE_BETA : FARTHER * model->beta_ns_per_byte;
-  return (colli_pair_cost){fmax(alpha, model->alpha_ns), fmax(beta, model->beta_ns_per_byte)};
+  if (source == COLLI_LEVELS_MEASURED && cost.alpha_ns <= 0)
+    cost.alpha_ns = LINE_ALPHA_NS;
+  if (source == COLLI_LEVELS_MEASURED && cost.beta_ns_per_byte <= 0)
+    cost.beta_ns_per_byte = LINE_BETA;
+  return cost;
 }
 
-/* Makes the groups of a level the groups of `out`, and those before inner ones. Groups of one group
- * each are kept as they are. */
+/* Makes the groups of a level the groups of `out`, and those before inner ones. */
 static void push_level(int32_t *group, int count, colli_locality *out) {
-  if (count == out->ngroups) {
-    free(group);
-    return;
-  }
   colli_model *model = &out->model;
   model->inner[out->ninner] = (colli_pair_cost){model->near_alpha_ns, model->near_beta_ns_per_byte};
   model->near_alpha_ns = model->alpha_ns; /* what is far for the groups before is near now */
@@ -229,6 +216,22 @@ static void push_level(int32_t *group, int count, colli_locality *out) {
   out->inner[out->ninner++] = out->group;
   out->group = group;
   out->ngroups = count;
+}
+
+/* Sets what a message costs between groups: what is known, or so many times as much as inside.
+ * Weights are those of hosts that are equally far from each other. */
+static void set_far(colli_pair_cost known, bool merged, colli_locality *out) {
+  colli_model *model = &out->model;
+  const double times = merged ? 1 : FARTHER;
+  model->alpha_ns =
+      fmax(model->alpha_ns, known.alpha_ns > 0 ? known.alpha_ns : times * model->alpha_ns);
+  model->beta_ns_per_byte =
+      fmax(model->beta_ns_per_byte,
+           known.beta_ns_per_byte > 0 ? known.beta_ns_per_byte : times * model->beta_ns_per_byte);
+  model->sites = colli_model_is_far(model->alpha_ns);
+  model->group_beta_ns_per_byte = NULL;
+  free(out->weights);
+  out->weights = NULL;
 }
 
 /* Adds all levels that have several groups, from the narrowest on. `sorted` and `scratch` have room
@@ -243,17 +246,16 @@ static coll_status add_levels(const colli_rank_info *table, int nranks, colli_le
     int32_t *group = malloc((size_t)nranks * sizeof(*group));
     if (!group)
       return COLL_ERR_NO_MEMORY;
-    colli_model *model = &out->model;
-    const colli_pair_cost cost = leaving_cost(table, nranks, level, level == top, source, model);
-    push_level(group, number_level(table, nranks, level, sorted, group), out);
-    model->alpha_ns = cost.alpha_ns;
-    model->beta_ns_per_byte = cost.beta_ns_per_byte;
-  }
-  if (top < depth) { /* weights are those of hosts that are equally far from each other */
-    out->model.sites = out->model.alpha_ns >= SITE_ALPHA_NS;
-    out->model.group_beta_ns_per_byte = NULL;
-    free(out->weights);
-    out->weights = NULL;
+    const int count = number_level(table, nranks, level, sorted, group);
+    const bool merged = count == out->ngroups; /* each has one group of the level before */
+    const colli_pair_cost cost = known_cost(table, nranks, level, source);
+    if (merged)
+      free(group);
+    else
+      push_level(group, count, out);
+    out->names[out->ninner] = level + 1;
+    if (!merged || cost.alpha_ns > 0 || cost.beta_ns_per_byte > 0)
+      set_far(cost, merged, out);
   }
   return COLL_OK;
 }

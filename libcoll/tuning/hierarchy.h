@@ -11,8 +11,8 @@
 
 /*
  * Takes a setting (COLL_LEVELS) over into a record, or if it is empty what Slurm says in the
- * environment, unless that is not understood. Errors: INVALID_USAGE (syntax, too long, too many
- * levels).
+ * environment, unless that is not understood; "none": there are no levels. Errors: INVALID_USAGE
+ * (syntax, too long, too many levels).
  */
 coll_status colli_hierarchy_describe(const char *text, colli_rank_info *info, coll_error *error);
 
@@ -20,7 +20,8 @@ coll_status colli_hierarchy_describe(const char *text, colli_rank_info *info, co
  * If the ranks are in several groups of hosts, makes the widest of these the groups of `out`, which
  * are hosts before, and the others out->inner; the model has their costs. What no rank knows is
  * assumed: between groups a message takes twice as long as inside, and what has been measured to be
- * far takes 2 ms, at 1 Gbit/s. Errors: MISMATCH (levels that are declared contradict each other),
+ * far takes 2 ms, at 1 Gbit/s. A level whose groups are those of a narrower one counts only by what
+ * is known of its costs. Errors: MISMATCH (levels that are declared contradict each other),
  * NO_MEMORY.
  */
 coll_status colli_hierarchy_apply(const colli_rank_info *table, int nranks, colli_locality *out,

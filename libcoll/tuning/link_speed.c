@@ -9,8 +9,6 @@
 #include "libcoll/base/error.h"
 #include "libcoll/tuning/units.h"
 
-#define NS_PER_BYTE_AT_1_MBIT 8000.0
-
 coll_status colli_link_speed_parse(const char *text, double *mbit, uint64_t *source,
                                    coll_error *error) {
   *mbit = 0;
@@ -58,7 +56,7 @@ static bool find_speeds(const colli_rank_info *table, int nranks, const colli_lo
 bool colli_link_speed_set(double *mbit, int ngroups, colli_model *model, colli_weights **weights) {
   double slowest = 0, *beta = mbit;
   for (int group = 0; group < ngroups; group++) {
-    beta[group] = fmax(model->beta_ns_per_byte, NS_PER_BYTE_AT_1_MBIT / mbit[group]);
+    beta[group] = fmax(model->beta_ns_per_byte, COLLI_NS_PER_BYTE_AT_1_MBIT / mbit[group]);
     slowest = fmax(slowest, beta[group]);
   }
   if (!colli_weights_make(beta, ngroups, weights))

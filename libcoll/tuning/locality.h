@@ -25,6 +25,8 @@ typedef struct colli_locality {
                              one host */
   int ninner;             /* as in colli_shape: 0, or hosts come first */
   int32_t *inner[COLLI_INNER_LEVELS];
+  int names[COLLI_INNER_LEVELS + 1]; /* of colli_rank_info.levels that ranks share who are in one of
+                                      * inner[i], or at `ninner` in one of group; 0: hosts */
 } colli_locality;
 
 /* The transports of the table's records: bit and blob number i belong to ops[i]. */

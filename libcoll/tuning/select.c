@@ -94,13 +94,22 @@ static int insert_by_cost(colli_choice *list, int length, int capacity,
   return kept + 1;
 }
 
+/* Whether an algorithm may have so many groups, each of which may talk to all others. */
+static bool has_few_groups(const colli_algo *algo, const colli_shape *shape) {
+  const int32_t *group = shape->ninner ? shape->inner[0] : shape->group;
+  for (int rank = 0; algo->groups_max && rank < shape->nranks; rank++)
+    if (group[rank] >= algo->groups_max)
+      return false;
+  return true;
+}
+
 /* Whether an algorithm suits this number and kind of ranks. */
 static bool is_for(const colli_algo *algo, const colli_shape *shape, const colli_model *model) {
   int least = model->device && algo->ranks_device ? algo->ranks_device : algo->ranks_min;
   return shape->nranks >= least && (!algo->ranks_max || shape->nranks <= algo->ranks_max) &&
          (model->paired || !algo->turns) && (shape->share || !algo->weighted) &&
          (model->sites || !algo->sites) && (shape->ninner > 0 || !algo->levels) &&
-         !(model->sites && shape->ninner > 0 && algo->flat);
+         has_few_groups(algo, shape) && !(model->sites && shape->ninner > 0 && algo->flat);
 }
 
 /* Lists all algorithms that suit a shape, with the times of their formulas; returns their

@@ -4,9 +4,10 @@
 #include <stddef.h>
 #include <string.h>
 
-#define LEAST_MBIT 1e-3 /* or the cost of a byte would be beyond all others */
+/* What records of ranks may have (libcoll/wireup/bootstrap_record.c). */
+#define LEAST_MBIT 1e-3
 #define MOST_MBIT  1e9
-#define MOST_NS    1e10
+#define MOST_NS    2e9 /* a round trip, of which a half is a cost */
 
 /* A unit, in that of the result. */
 typedef struct unit {
@@ -31,15 +32,19 @@ static double read_number(const char **text) {
   return value;
 }
 
-/* Reads a number with one of `count` units. */
-static bool read_quantity(const char **text, const unit *units, size_t count, double *out) {
+/* Reads a number with one of `count` units, between two limits. */
+static bool read_quantity(const char **text, const unit *units, size_t count, double least,
+                          double most, double *out) {
   const char *at = *text;
   const double value = read_number(&at);
   for (size_t i = 0; at > *text && i < count; i++) {
     const size_t length = strlen(units[i].name);
+    const double found = value * units[i].size;
     if (strncmp(at, units[i].name, length) != 0)
       continue;
-    *out = value * units[i].size;
+    if (!(found >= least && found <= most))
+      return false;
+    *out = found;
     *text = at + length;
     return true;
   }
@@ -48,11 +53,10 @@ static bool read_quantity(const char **text, const unit *units, size_t count, do
 
 bool colli_read_speed(const char **text, double *mbit) {
   static const unit units[] = {{"kbit", 1e-3}, {"mbit", 1}, {"gbit", 1e3}, {"tbit", 1e6}};
-  return read_quantity(text, units, sizeof(units) / sizeof(units[0]), mbit) &&
-         *mbit >= LEAST_MBIT && *mbit <= MOST_MBIT;
+  return read_quantity(text, units, sizeof(units) / sizeof(units[0]), LEAST_MBIT, MOST_MBIT, mbit);
 }
 
 bool colli_read_time(const char **text, double *ns) {
   static const unit units[] = {{"us", 1e3}, {"ms", 1e6}, {"s", 1e9}};
-  return read_quantity(text, units, sizeof(units) / sizeof(units[0]), ns) && *ns <= MOST_NS;
+  return read_quantity(text, units, sizeof(units) / sizeof(units[0]), 1e-3, MOST_NS, ns);
 }

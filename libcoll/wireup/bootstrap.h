@@ -29,12 +29,12 @@ typedef enum colli_speed_source {
   COLLI_SPEED_SOURCES
 } colli_speed_source;
 
-/* Where colli_rank_info.levels comes from. */
+/* Where colli_rank_info.levels comes from. Later ones are trusted more. */
 typedef enum colli_level_source {
   COLLI_LEVELS_UNKNOWN,
-  COLLI_LEVELS_DECLARED, /* COLL_LEVELS */
-  COLLI_LEVELS_SLURM,    /* Slurm's topology */
   COLLI_LEVELS_MEASURED, /* at creation */
+  COLLI_LEVELS_SLURM,    /* Slurm's topology */
+  COLLI_LEVELS_DECLARED, /* COLL_LEVELS */
   COLLI_LEVEL_SOURCES
 } colli_level_source;
 
@@ -68,8 +68,6 @@ typedef struct colli_rank_info {
   double level_alpha_ns[COLLI_HOST_LEVELS]; /* what a message costs that leaves each of these; 0:
                                              * not known */
   double level_beta_ns_per_byte[COLLI_HOST_LEVELS];
-  double line_alpha_ns; /* one between the widest groups, as measured; 0: not known */
-  double line_beta_ns_per_byte;
   uint64_t corrections; /* the digest of those that it has read; 0: none */
   colli_addr control_addrs[COLLI_MAX_ADDRS];
   char transport_names[64]; /* in the order of choice: "shm,verbs,tcp" */

@@ -50,8 +50,6 @@ const char *boot_record_check(colli_rank_info *info) {
   if (!(mbit == 0 || (mbit >= LEAST_LINK_MBIT && mbit <= MOST_LINK_MBIT)) ||
       info->link_source >= COLLI_SPEED_SOURCES)
     return "speed of a link";
-  if (!is_cost(info->line_alpha_ns) || !is_cost(info->line_beta_ns_per_byte))
-    return "costs of a line";
   for (int i = 0; i < COLLI_HOST_LEVELS; i++)
     if (!is_cost(info->level_alpha_ns[i]) || !is_cost(info->level_beta_ns_per_byte[i]))
       return "costs of levels";

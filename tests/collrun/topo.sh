@@ -66,12 +66,18 @@ kinds = [g.get("class") for g in tree.parse(sys.argv[1]).getroot().iter("{http:/
 sys.exit([kinds.count(k) for k in ("level2", "level1", "level0", "rank")] != [2, 4, 8, 16])
 END
 done
+levels --network network.svg --messages allgather:65536
+expect_in "each block enters each host once" "inside hosts: 8388608 bytes" network.svg
 levels --network network.svg --messages allreduce:16777216
 expect_in "the least between sites" "between groups of level 2: 33554432 bytes" network.svg
 for bad in allreduce allreduce:x none:4 barrier:0 allgatherv:8; do
   "$topo" --network network.svg --messages "$bad" 2> err && fail "took --messages '$bad'"
   expect_in "messages" "takes a collective and bytes" err
 done
+"$topo" --network network.svg --explain 0,1 2> err && fail "took --network and --explain"
+expect_in "alone" "stand alone" err
+"$topo" --messages allreduce:8 2> err && fail "took --messages without --network"
+expect_in "for the network" "is for --network" err
 "$topo" --network network.svg 2> err && fail "took --network without ranks"
 expect_in "one rank" "several ranks" err
 

@@ -231,7 +231,7 @@ Test(every, large_tcp, .timeout = 250) {
 
 /* Ranks that believe they are on several hosts, with every algorithm for several hosts. */
 static void tour_hosts(void) {
-  static const int counts[][2] = {{4, 2}, {7, 3}, {8, 4}, {5, 5}};
+  static const int counts[][2] = {{4, 2}, {7, 3}, {8, 4}, {5, 5}, {16, 8}};
   static const char *const algorithms[] = {
       "allreduce:hier,reduce:hier,broadcast:hier,allgather:hier,reduce_scatter:hier",
       "allreduce:hier_ring,reduce:hier_chain,broadcast:hier_chain,allgather:hier_ring",

@@ -63,28 +63,25 @@ static void judge(const colli_algo *algo, const verdict *v) {
 
 /* ---- one message a chunk --------------------------------------------------------------------- */
 
-/* Models in which each term in turn outweighs the others, and one in which none does. */
+/* A model: what messages cost far away, near, and at inner levels. */
+#define MODEL(alpha, beta, gamma, step, near_alpha, near_beta, ...)                                \
+  {                                                                                                \
+    .alpha_ns = (alpha), .beta_ns_per_byte = (beta), .gamma_ns_per_byte = (gamma),                 \
+    .step_ns = (step), .core_share = 1, .near_alpha_ns = (near_alpha),                             \
+    .near_beta_ns_per_byte = (near_beta), .chunk_share = 1, .flight_ns = (alpha), .inner = {       \
+      __VA_ARGS__                                                                                  \
+    }                                                                                              \
+  }
+
+/* Models in which each term in turn outweighs the others, one in which none does, and one whose
+ * inner levels differ. */
 static const colli_model models[] = {
-    {10000,
-     0.01,
-     0.01,
-     10,
-     1,
-     1000,
-     0.01,
-     1,
-     10000,
-     false,
-     false,
-     false,
-     NULL,
-     NULL,
-     NULL,
-     {{0, 0}}},
-    {100, 10, 0.1, 10, 1, 50, 2, 1, 100, false, false, false, NULL, NULL, NULL, {{0, 0}}},
-    {100, 0.1, 10, 10, 1, 50, 0.1, 1, 100, false, false, false, NULL, NULL, NULL, {{0, 0}}},
-    {10, 0.01, 0.01, 1000, 1, 5, 0.01, 1, 10, false, false, false, NULL, NULL, NULL, {{0, 0}}},
-    {800, 0.3, 0.15, 150, 1, 300, 0.1, 1, 800, false, false, false, NULL, NULL, NULL, {{0, 0}}},
+    MODEL(10000, 0.01, 0.01, 10, 1000, 0.01, {0, 0}),
+    MODEL(100, 10, 0.1, 10, 50, 2, {0, 0}),
+    MODEL(100, 0.1, 10, 10, 50, 0.1, {0, 0}),
+    MODEL(10, 0.01, 0.01, 1000, 5, 0.01, {0, 0}),
+    MODEL(800, 0.3, 0.15, 150, 300, 0.1, {0, 0}),
+    MODEL(9000, 0.9, 0.15, 150, 3000, 0.4, {100, 0.02}, {900, 0.2}),
 };
 
 /* Which roots are compared: the first, the middle one, and those that take turns. */

@@ -297,15 +297,24 @@ Test(hierarchy, two_levels_and_what_they_cost) {
   colli_locality_free(&found);
 }
 
-Test(hierarchy, line_is_as_measured) {
-  fill_sites(1, "aabb");
-  table[0].line_alpha_ns = 1e7;
-  table[0].line_beta_ns_per_byte = 40;
-  table[2].line_alpha_ns = 2e7;
-  table[2].line_beta_ns_per_byte = 20;
+Test(hierarchy, what_is_measured_is_of_its_level) {
+  fill_levels(1, (const char *const[]){"a/1", "a/2", "b/1", "b/1"});
+  table[0].level_alpha_ns[0] = 1e7;
+  table[0].level_beta_ns_per_byte[0] = 40;
+  table[2].level_alpha_ns[0] = 2e7;
+  table[2].level_beta_ns_per_byte[0] = 20;
   colli_locality found = find();
   cr_expect_eq(found.model.alpha_ns, 2e7);
   cr_expect_eq(found.model.beta_ns_per_byte, 40);
+  cr_assert_eq(found.ninner, 2);
+  cr_expect_arr_eq(found.names, ((int[]){0, 2, 1}), sizeof(int[3]));
+  const double racks = found.model.near_alpha_ns;
+  colli_locality_free(&found);
+  coll_error error = COLL_ERROR_INIT; /* those of site a alone, as in a part of the communicator */
+  cr_assert_eq(colli_locality_find(table, 2, 0, &transports, &corrections, &found, &error),
+               COLL_OK);
+  cr_expect_lt(found.model.alpha_ns, racks + 1, "racks, not sites");
+  cr_expect_not(found.model.sites);
   colli_locality_free(&found);
 }
 
@@ -337,6 +346,19 @@ Test(hierarchy, levels_that_say_nothing_change_no_groups) {
   cr_expect_eq(found.model.near_alpha_ns, near, "ranks of one host");
   cr_expect_gt(found.model.alpha_ns, 10 * far, "but hosts are far from each other");
   cr_expect(found.model.sites);
+  cr_expect_null(found.weights);
+  colli_locality_free(&found);
+  fill_speeds(1000, 100, 1000, 1000, COLLI_SPEED_DECLARED);
+  found = find();
+  const double slowest = found.model.beta_ns_per_byte;
+  colli_locality_free(&found);
+  coll_error error = COLL_ERROR_INIT;
+  static const char *const racks[] = {"a", "b", "c", "d"};
+  for (int rank = 0; rank < RANKS; rank++)
+    cr_assert_eq(colli_hierarchy_describe(racks[rank], &table[rank], &error), COLL_OK);
+  found = find();
+  cr_expect_not_null(found.weights, "a rack of one host says nothing");
+  cr_expect_eq(found.model.beta_ns_per_byte, slowest);
   colli_locality_free(&found);
 }
 
@@ -361,11 +383,11 @@ Test(hierarchy, measured_groups_end_when_others_join) {
 }
 
 Test(hierarchy, contradictions_are_refused) {
-  expect_refusal(1, (const char *const[]){"a", "a", "b/c", NULL},
+  expect_refusal(1, (const char *const[]){"a", "a", "b/c", "d"},
                  "as many levels on all hosts: rank 0 (host ) has \"a\", but rank 2 (host ) has "
                  "\"b/c\"");
   expect_refusal(1, (const char *const[]){NULL, NULL, "b", "a"},
-                 "rank 0 (host ) has \"\", but rank 2 (host ) has \"b\"");
+                 "on all hosts or on none: rank 0 (host ) has \"\", but rank 2 (host ) has \"b\"");
   expect_refusal(2, (const char *const[]){"a", "a", "a", "b"},
                  "same on all ranks of a host: rank 2 (host ) has \"a\", but rank 3");
   expect_refusal(4, (const char *const[]){"a", "a", "a", "b"}, "rank 0 (host ) has \"a\"");
@@ -421,6 +443,8 @@ Test(hierarchy, slurm_says_it) {
     cr_expect_str_empty(describe_slurm(none[i][0], none[i][1], &info));
     cr_expect_eq(info.level_source, COLLI_LEVELS_UNKNOWN);
   }
+  cr_expect_str_empty(describe("none", &info));
+  cr_expect_eq(info.level_source, COLLI_LEVELS_UNKNOWN, "it is switched off");
   cr_expect_str_empty(describe("mine", &info));
   cr_expect_str_eq(info.levels, "mine", "the setting wins");
 }

@@ -292,6 +292,8 @@ Test(topo, bad_sources_are_refused_with_a_reason) {
   expect_refused("core:1000000 pu:1", "more than the 8192 processing units");
   expect_refused("numa:1024 core:64 pu:99999999999999999999", "more than the 8192");
   expect_refused("numa:2 core:0", "a number below 1");
+  expect_refused("1000 1000 100", "more than the 8192");
+  expect_refused("numa:2(memory=8) 0x10 core:1000", "more than the 8192");
   expect_refused(write_file(path, ""), "not a machine file");
   expect_refused(write_file(path, "no XML at all\n"), "not a machine file");
   expect_refused(write_file(path, "<?xml version=\"1.0\"?>\n<topology version=\"2.0\">\n"),

@@ -57,6 +57,7 @@ const colli_algo colli_allgather_hier = {
     .source = "Karonis et al. 2000",
     .orders = COLLI_GIVES_ANY,
     .varying = true,
+    .groups_max = 16,
     .groups = true,
     .nchunks = hier_nchunks,
     .emit = hier_emit,

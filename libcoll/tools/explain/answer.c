@@ -11,21 +11,13 @@
 #define MAX_EVENTS 8e6   /* with more, the event model would take more than a few seconds */
 #define LOOKS      100.0 /* at the groups of that many ranks: take as long as an event */
 
-/* The order in which a reduction must be combined. */
-static colli_order order_of(const question *q) {
-  bool scan = q->coll == COLLI_SCAN || q->coll == COLLI_EXSCAN;
-  if (q->deterministic <= COLL_DETERMINISTIC_OFF)
-    return COLLI_ORDER_ANY;
-  return q->deterministic == COLL_DETERMINISTIC_ON && !scan ? COLLI_ORDER_TREE : COLLI_ORDER_LEFT;
-}
-
 /* Spreads the ranks over hosts. */
 static void set_shape(const question *q, answer *a) {
   a->shape = (colli_shape){.coll = q->coll,
                            .nranks = q->nranks,
                            .rank = q->rank < 0 ? 0 : q->rank,
                            .root = q->root,
-                           .order = order_of(q),
+                           .order = colli_order_of_sums(q->deterministic, q->coll),
                            .in_place = q->in_place,
                            .varying = q->varying};
   if (q->network.nlevels && !explain_set_groups(q, a))

@@ -85,6 +85,7 @@ void explain_set_network(const question *q, const colli_calibration *calibration
   colli_model_device(&a->model, calibration, far.alpha_ns, far.beta_ns_per_byte);
   a->model.near_alpha_ns = near.alpha_ns;
   a->model.near_beta_ns_per_byte = near.beta_ns_per_byte;
+  a->model.sites = a->shape.ngroups > 1 && colli_model_is_far(far.alpha_ns);
   for (int level = 0; level < a->shape.ninner; level++)
     a->model.inner[level] = cost_at(&q->network, level);
 }

@@ -27,6 +27,7 @@ typedef struct request {
   const char *network; /* file to write, or NULL */
   colli_coll coll;     /* what it shows */
   size_t bytes;
+  bool messages; /* these were given */
 } request;
 
 static const char usage_text[] =
@@ -183,8 +184,10 @@ static int write_network(const request *asked, coll_comm *comm) {
   int status = 1;
   if (topo_network_make(comm, asked->coll, asked->bytes, &network, &error) != COLL_OK)
     fprintf(stderr, "coll_topo: %s\n", error.message);
-  else if ((out = open_file(asked->network)) != NULL)
-    status = topo_network_svg(&network, out) ? 0 : 1;
+  else if ((out = open_file(asked->network)) != NULL && topo_network_svg(&network, out))
+    status = 0;
+  else if (out != NULL)
+    fputs("coll_topo: out of memory\n", stderr);
   if (out != NULL && close_file(out, asked->network) != 0)
     status = 1;
   topo_network_free(&network);
@@ -316,6 +319,15 @@ static bool read_messages(const char *text, request *asked) {
          asked->coll != COLLI_BARRIER && asked->bytes <= (size_t)1 << 40;
 }
 
+/* What is wrong with options that do not go together; NULL if nothing. */
+static const char *find_clash(const request *asked, bool machine) {
+  const bool pair = asked->pair[0] >= 0, network = asked->network != NULL;
+  const bool files = asked->svg != NULL || asked->xml != NULL;
+  if ((pair && network) || ((pair || network) && (files || machine)))
+    return "--explain and --network stand alone";
+  return asked->messages && !network ? "--messages is for --network" : NULL;
+}
+
 int main(int argc, char **argv) {
   static const struct option names[] = {
       {"input", required_argument, NULL, 'i'},   {"xml", required_argument, NULL, 'x'},
@@ -340,6 +352,7 @@ int main(int argc, char **argv) {
     } else if (letter == 'w') {
       asked.network = optarg;
     } else if (letter == 'm') {
+      asked.messages = true;
       if (!read_messages(optarg, &asked)) {
         fprintf(stderr,
                 "coll_topo: --messages takes a collective and bytes, as allreduce:1048576: "
@@ -358,5 +371,11 @@ int main(int argc, char **argv) {
     fprintf(stderr, "coll_topo: unknown argument \"%s\" (see coll_topo --help)\n", argv[optind]);
     return 2;
   }
-  return asked.source != NULL || asked.nranks > 0 ? show_machine(&asked) : show_run(&asked);
+  const bool machine = asked.source != NULL || asked.nranks > 0;
+  const char *wrong = find_clash(&asked, machine);
+  if (wrong != NULL) {
+    fprintf(stderr, "coll_topo: %s\n", wrong);
+    return 2;
+  }
+  return machine ? show_machine(&asked) : show_run(&asked);
 }

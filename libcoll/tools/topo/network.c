@@ -46,14 +46,15 @@ coll_status topo_network_make(coll_comm *comm, colli_coll coll, size_t bytes, to
                            TOPO_NETWORK_RANKS);
   list_levels(&shape, out);
   colli_choice choice;
-  const size_t count = bytes / 4 * (colli_exact(coll) ? n : 1);
+  const size_t count = bytes / coll_type_bytes(COLL_FLOAT32);
   coll_status status = colli_comm_choice(comm, &shape, count, &choice, error);
   if (status != COLL_OK)
     return status;
   out->bytes = calloc(n * n, sizeof(*out->bytes));
   status = out->bytes ? add_all(&choice, &shape, out->bytes) : COLL_ERR_NO_MEMORY;
   if (status != COLL_OK)
-    return colli_error_set(error, status, "network", "out of memory for %zu ranks", n);
+    return colli_error_set(error, status, "network", "cannot make the schedules of %zu ranks: %s",
+                           n, coll_status_name(status));
   snprintf(out->title, sizeof(out->title), "%s of %zu bytes%s: %s", colli_coll_name(coll), bytes,
            colli_exact(coll) ? " a block" : "", choice.algo->name);
   for (size_t i = 0; i < n * n; i++)

@@ -62,14 +62,12 @@ static void print_title(const drawing *d, int level, int first, char *text, size
     snprintf(text, room, "host %s", info->host);
     return;
   }
-  const char *end = info->levels + strlen(info->levels); /* level 1 is the last name, .. */
-  for (int skip = level; skip > 1 && end > info->levels; skip--)
-    for (end--; end > info->levels && *end != '/';)
-      end--;
-  const char *begin = end;
-  while (begin > info->levels && begin[-1] != '/')
-    begin--;
-  snprintf(text, room, "%.*s", (int)(end - begin), begin);
+  const char *begin = info->levels;
+  for (int skip = colli_comm_level_names(d->network->comm, level); skip > 1; skip--) {
+    const char *slash = strchr(begin, '/');
+    begin = slash ? slash + 1 : begin;
+  }
+  snprintf(text, room, "%.*s", (int)strcspn(begin, "/"), begin);
 }
 
 /* Writes text so that it is nothing but text. */
@@ -112,10 +110,11 @@ static void place(const drawing *d, int level, int first, int end, double x, dou
     cell_w = fmax(cell_w, fmax(in_w, (double)strlen(title) * CHAR_W * TEXT_PX) + 2 * PAD);
     cell_h = fmax(cell_h, in_h + TITLE_H + PAD);
   }
-  const int columns = (int)ceil(sqrt(count * cell_h / cell_w * 1.6)), rows = (count - 1) / columns;
+  const int columns = (int)ceil(sqrt(count * cell_h / cell_w * 1.6)),
+            rows = (count - 1) / columns + 1;
   const int used = count < columns ? count : columns;
   *w = used * (cell_w + GAP) - GAP;
-  *h = (rows + 1) * (cell_h + GAP) - GAP;
+  *h = rows * (cell_h + GAP) - GAP;
   for (int at = first, next, i = 0; at < end; at = next, i++) {
     next = group_end(d, level, at, end);
     const double left = x + i % columns * (cell_w + GAP), top = y + i / columns * (cell_h + GAP);

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_TABLE 32 /* ranks; a larger table would not be readable */
+#include "libcoll/tuning/units.h"
 
-#define MBIT_AT_1_NS_PER_BYTE 8e3
+#define MAX_TABLE 32 /* ranks; a larger table would not be readable */
 
 /* The index of a kind in a rank's list. Adds a new kind if there is room. */
 static unsigned char kind_number(topo_report *mine, const char *transport, const char *reason) {
@@ -224,6 +224,6 @@ bool topo_ranks_explain(const topo_ranks *from, int a, int b, FILE *out) {
   fprintf(out,
           "the choice of algorithms assumes that a message between them takes %.3f ms and %.4g ns "
           "a byte (%.0f Mbit/s)\n",
-          alpha_ns * 1e-6, beta, MBIT_AT_1_NS_PER_BYTE / beta);
+          alpha_ns * 1e-6, beta, COLLI_NS_PER_BYTE_AT_1_MBIT / beta);
   return true;
 }
