@@ -131,6 +131,8 @@ static void shapes_of_root(const colli_algo *algo, colli_shape shape, int32_t *n
             visit(algo, &shape, (near_kind)kind, ctx);
           shape.share = NULL;
           for (int both = 0; both < 2 && algo->groups && shape.nranks <= MANY; both++) {
+            if (shape.nranks > 16 && both != shape.nranks % 2)
+              continue; /* one of the two, for the sake of time */
             add_levels(&shape, both);
             visit(algo, &shape, (near_kind)kind, ctx);
           }
