@@ -62,6 +62,15 @@ static colli_part across_part(const colli_hier *hier, const colli_shape *shape, 
   return part;
 }
 
+/* The same among leaders, for the blocks of all ranks. */
+static colli_part leaders_part(const colli_hier *hier, const colli_shape *shape, colli_layout *l,
+                               const blocks *b) {
+  colli_part part = across_part(hier, shape, l, l->leader);
+  part.place = b->by;
+  part.chunks = l->ngroups * b->width;
+  return part;
+}
+
 /* All-gather between peers, then inside. */
 static coll_status gather_split(colli_whole *whole, const colli_hier *hier,
                                 const colli_shape *shape, colli_layout *l, const blocks *b) {
@@ -84,9 +93,7 @@ static coll_status gather_led(colli_whole *whole, const colli_hier *hier, const 
   enter.out = COLLI_OUTPUT;
   coll_status status = colli_part_add(whole, &enter);
   if (status == COLL_OK && shape->rank == l->leader[l->group]) {
-    colli_part across = across_part(hier, shape, l, l->leader);
-    across.place = b->by;
-    across.chunks = l->ngroups * b->width;
+    colli_part across = leaders_part(hier, shape, l, b);
     across.in = l->size[l->group] > 1 ? COLLI_OUTPUT : COLLI_INPUT;
     across.out = COLLI_OUTPUT;
     status = colli_part_add(whole, &across);
@@ -126,9 +133,7 @@ static coll_status scatter_led(colli_whole *whole, const colli_hier *hier, const
   enter.out = COLLI_SCRATCH;
   coll_status status = colli_part_add(whole, &enter);
   if (status == COLL_OK && shape->rank == l->leader[l->group]) {
-    colli_part across = across_part(hier, shape, l, l->leader);
-    across.place = b->by;
-    across.chunks = l->ngroups * b->width;
+    colli_part across = leaders_part(hier, shape, l, b);
     across.in = alone ? COLLI_INPUT : COLLI_SCRATCH;
     across.out = alone ? COLLI_OUTPUT : COLLI_SCRATCH;
     status = colli_part_add(whole, &across);
