@@ -232,34 +232,45 @@ static double work_cost(const priced *it, const colli_partition *partition) {
   return work / n;
 }
 
-/* What messages cost that an algorithm sends over several levels at once, because it takes all
- * groups as equally far from each other: the average over its rounds, or over neighbours. In a
- * round the farthest pair counts, and in a ring the slowest link holds up all others. */
-static colli_model average_model(const colli_model *model, const colli_shape *among, int radix) {
-  colli_model out = *model;
-  const int n = among->nranks;
-  double alpha = 0, beta = 0, largest = 0;
-  int count = 0;
-  for (long long apart = 1; apart<n; apart *= radix> 1 ? radix : n) {
-    colli_pair_cost farthest = {0, 0};
-    for (int a = 0; a < n; a++) {
-      const int b = radix > 1 ? a ^ (int)apart : (a + 1) % n;
-      if (b >= n)
-        continue;
-      const colli_pair_cost pair = colli_model_pair(model, among, a, b);
-      farthest.alpha_ns = larger(farthest.alpha_ns, pair.alpha_ns);
-      farthest.beta_ns_per_byte = larger(farthest.beta_ns_per_byte, pair.beta_ns_per_byte);
-      alpha += radix > 1 ? 0 : pair.alpha_ns;
-      count += radix <= 1;
-    }
-    alpha += radix > 1 ? farthest.alpha_ns : 0;
-    beta += farthest.beta_ns_per_byte;
-    count += radix > 1;
-    largest = larger(largest, farthest.beta_ns_per_byte);
+/* The farthest pairs of a round in which ranks talk whose numbers differ by a power of two. */
+static colli_pair_cost farthest_pair(const colli_model *model, const colli_shape *among,
+                                     int apart) {
+  colli_pair_cost out = {0, 0};
+  for (int rank = 0; rank < among->nranks; rank++) {
+    if ((rank ^ apart) >= among->nranks)
+      continue;
+    const colli_pair_cost pair = colli_model_pair(model, among, rank, rank ^ apart);
+    out.alpha_ns = larger(out.alpha_ns, pair.alpha_ns);
+    out.beta_ns_per_byte = larger(out.beta_ns_per_byte, pair.beta_ns_per_byte);
   }
-  out.alpha_ns = alpha / count;
-  out.beta_ns_per_byte = radix > 1 ? beta / count : largest;
   return out;
+}
+
+/* What messages cost on average in rounds of doubling that take all groups as equally far from each
+ * other. In a round the farthest pair counts. */
+static void average_rounds(colli_model *model, const colli_shape *among) {
+  const colli_model each = *model;
+  int rounds = 0;
+  model->alpha_ns = model->beta_ns_per_byte = 0;
+  for (int apart = 1; apart < among->nranks; apart *= 2, rounds++) {
+    const colli_pair_cost pair = farthest_pair(&each, among, apart);
+    model->alpha_ns += pair.alpha_ns;
+    model->beta_ns_per_byte += pair.beta_ns_per_byte;
+  }
+  model->alpha_ns /= rounds;
+  model->beta_ns_per_byte /= rounds;
+}
+
+/* The same in a ring, whose slowest link holds up all others. */
+static void average_neighbours(colli_model *model, const colli_shape *among) {
+  const colli_model each = *model;
+  const int n = among->nranks;
+  model->alpha_ns = model->beta_ns_per_byte = 0;
+  for (int rank = 0; rank < n; rank++) {
+    const colli_pair_cost pair = colli_model_pair(&each, among, rank, (rank + 1) % n);
+    model->alpha_ns += pair.alpha_ns / n;
+    model->beta_ns_per_byte = larger(model->beta_ns_per_byte, pair.beta_ns_per_byte);
+  }
 }
 
 /* The cost as the sum of the parts. */
@@ -275,16 +286,13 @@ static double sum_parts(const colli_hier *hier, const colli_shape *shape, colli_
   it.far.core_share = it.near.core_share = 1;
   it.across = colli_hier_across(it.hier, &it.among);
   if (it.among.ngroups > 1 && it.across == it.hier->across)
-    it.far = average_model(&it.far, &it.among, it.across->radix);
-  double cost;
+    (it.across->radix > 1 ? average_rounds : average_neighbours)(&it.far, &it.among);
   if (colli_exact(shape->coll) && (long long)l->ngroups * largest_group(l) > 4ll * shape->nranks)
     return UNSUITABLE_NS;
   if (colli_exact(shape->coll)) /* all ranks work all the time */
     return blocks_cost(&it, shape->coll, partition) / model->core_share;
-  if (shape->coll == COLLI_ALLREDUCE)
-    cost = two_way_cost(&it, partition);
-  else
-    cost = one_way_cost(&it, shape->root, partition);
+  double cost = shape->coll == COLLI_ALLREDUCE ? two_way_cost(&it, partition)
+                                               : one_way_cost(&it, shape->root, partition);
   if (model->core_share < 1)
     cost = larger(cost, work_cost(&it, partition) / model->core_share);
   return cost;

@@ -1,6 +1,7 @@
 /* inspect.c: queries on a communicator for programs of this project. */
 #include "libcoll/comm/inspect.h"
 
+#include <math.h>
 #include <stdio.h>
 
 #include "libcoll/comm/comm.h"
@@ -60,11 +61,7 @@ void colli_comm_pair_cost(const coll_comm *comm, int a, int b, double *alpha_ns,
   const colli_pair_cost pair = colli_model_pair(model, &shape, a, b);
   *alpha_ns = pair.alpha_ns;
   *beta_ns_per_byte = pair.beta_ns_per_byte;
-  if (!model->group_beta_ns_per_byte || plans->group[a] == plans->group[b])
-    return;
-  for (int i = 0; i < 2; i++) { /* the slower one of two links that differ */
-    const double beta = model->group_beta_ns_per_byte[plans->group[i ? b : a]];
-    if (i == 0 || beta > *beta_ns_per_byte)
-      *beta_ns_per_byte = beta;
-  }
+  const double *beta = model->group_beta_ns_per_byte;
+  if (beta && plans->group[a] != plans->group[b]) /* the slower one of two links that differ */
+    *beta_ns_per_byte = fmax(beta[plans->group[a]], beta[plans->group[b]]);
 }

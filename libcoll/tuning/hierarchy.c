@@ -16,6 +16,8 @@
 /* Between groups of which nothing is known, a message takes so many times as long as inside. */
 #define FARTHER 2
 
+_Static_assert(COLLI_HOST_LEVELS <= COLLI_INNER_LEVELS, "hosts, and all levels but the widest");
+
 /* ---- what a rank knows of itself ------------------------------------------------------------- */
 
 /* Reads what follows a level's name, "@200mbit,20ms", either of which may be left out. */
@@ -234,19 +236,19 @@ static void set_far(colli_pair_cost known, bool merged, colli_locality *out) {
   out->weights = NULL;
 }
 
-/* Adds all levels that have several groups, from the narrowest on. `sorted` and `scratch` have room
- * for all ranks. */
+/* Adds all levels that have several groups, from the narrowest on. `sorted` has room for all
+ * ranks. */
 static coll_status add_levels(const colli_rank_info *table, int nranks, colli_level_source source,
-                              named *sorted, int32_t *scratch, colli_locality *out) {
-  const int depth = depth_of(&table[0]);
-  int top = 0;
-  while (top < depth && number_level(table, nranks, top, sorted, scratch) == 1)
-    top++;
-  for (int level = depth - 1; level >= top; level--) {
+                              named *sorted, colli_locality *out) {
+  for (int level = depth_of(&table[0]) - 1; level >= 0; level--) {
     int32_t *group = malloc((size_t)nranks * sizeof(*group));
     if (!group)
       return COLL_ERR_NO_MEMORY;
     const int count = number_level(table, nranks, level, sorted, group);
+    if (count == 1) { /* so have all wider ones */
+      free(group);
+      break;
+    }
     const bool merged = count == out->ngroups; /* each has one group of the level before */
     const colli_pair_cost cost = known_cost(table, nranks, level, source);
     if (merged)
@@ -266,16 +268,16 @@ coll_status colli_hierarchy_apply(const colli_rank_info *table, int nranks, coll
   if (source == COLLI_LEVELS_UNKNOWN)
     return COLL_OK;
   named *sorted = malloc((size_t)nranks * sizeof(*sorted));
-  int32_t *scratch = malloc((size_t)nranks * sizeof(*scratch));
+  int32_t *first = malloc((size_t)nranks * sizeof(*first));
   coll_status status = COLL_ERR_NO_MEMORY;
   int a, b;
   const char *wrong = NULL;
-  if (sorted && scratch)
-    wrong = find_contradiction(table, nranks, out, scratch, &a, &b);
-  if (sorted && scratch && !wrong)
-    status = add_levels(table, nranks, source, sorted, scratch, out);
+  if (sorted && first)
+    wrong = find_contradiction(table, nranks, out, first, &a, &b);
+  if (sorted && first && !wrong)
+    status = add_levels(table, nranks, source, sorted, out);
   free(sorted);
-  free(scratch);
+  free(first);
   if (wrong && source == COLLI_LEVELS_DECLARED)
     return colli_error_set(error, COLL_ERR_MISMATCH, "create",
                            "%s: rank %d (host %s) has \"%s\", but rank %d (host %s) has \"%s\"",

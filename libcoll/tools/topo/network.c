@@ -18,7 +18,7 @@ int topo_network_meet(const topo_network *network, int a, int b) {
   int level = 0;
   while (level < network->nlevels && network->group[level][a] != network->group[level][b])
     level++;
-  return network->nlevels == 0 ? 0 : level;
+  return level;
 }
 
 /* Adds what all ranks send, in elements. */

@@ -70,16 +70,6 @@ static void print_title(const drawing *d, int level, int first, char *text, size
   snprintf(text, room, "%.*s", (int)strcspn(begin, "/"), begin);
 }
 
-/* Writes text so that it is nothing but text. */
-static void put_text(FILE *out, const char *text) {
-  for (; *text; text++)
-    if (*text == '&' || *text == '<' || *text == '>' || (unsigned char)*text < 0x20 ||
-        (unsigned char)*text >= 0x7f)
-      fprintf(out, *text == '&' ? "&amp;" : *text == '<' ? "&lt;" : *text == '>' ? "&gt;" : "?");
-    else
-      fputc(*text, out);
-}
-
 /* Draws one rank, or takes its place. */
 static void draw_rank(const drawing *d, int rank, double x, double y) {
   d->x[rank] = x + RANK_W / 2;
@@ -130,7 +120,7 @@ static void place(const drawing *d, int level, int first, int end, double x, dou
               "<g class=\"level%d\"><rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"/>"
               "<text x=\"%.1f\" y=\"%.1f\">",
               level, left, top, cell_w, cell_h, left + PAD, top + 13);
-      put_text(d->out, title);
+      topo_svg_text(d->out, title, sizeof(title));
       fputs("</text></g>\n", d->out);
     }
     place(d, level - 1, at, next, left + PAD, top + TITLE_H, &in_w, &in_h);

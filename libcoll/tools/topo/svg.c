@@ -40,8 +40,7 @@ static int utf8_length(const unsigned char *text) {
   return sound ? length : 0;
 }
 
-/* Writes text so that it is nothing but text, at most so many characters of it. */
-static void put_text(FILE *out, const char *text, size_t most) {
+void topo_svg_text(FILE *out, const char *text, size_t most) {
   static const char *const entities[] = {
       ['&'] = "&amp;", ['<'] = "&lt;", ['>'] = "&gt;", ['"'] = "&quot;", ['\''] = "&#39;"};
   const unsigned char *at = (const unsigned char *)text;
@@ -71,7 +70,7 @@ static size_t fitting(double width, double px) {
 static void put_line(FILE *out, double x, double y, double px, const char *more, const char *text,
                      double width) {
   fprintf(out, "<text x=\"%.1f\" y=\"%.1f\" font-size=\"%.1f\"%s>", x, y, px, more);
-  put_text(out, text, fitting(width, px));
+  topo_svg_text(out, text, fitting(width, px));
   fputs("</text>\n", out);
 }
 
@@ -157,7 +156,7 @@ static void draw_device(const topo_scene *scene, const box *b, const box *parent
           parent->y + (parent->kind == BOX_MACHINE ? 0 : TITLE_H), bus, middle, b->y);
   fprintf(out, "<g class=\"device\" data-index=\"%d\"><title>%s ", b->index,
           device_kinds[device->kind]);
-  put_text(out, device->name, sizeof(device->name));
+  topo_svg_text(out, device->name, sizeof(device->name));
   fprintf(out, "</title><rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"/>\n", b->x, b->y,
           b->w, b->h);
   const double x = b->x + 6, width = b->w - 10;
@@ -227,7 +226,7 @@ bool topo_svg(const topo_scene *scene, FILE *out) {
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%.0f\" "
             "viewBox=\"0 0 %.0f %.0f\">\n<title>",
             width + 2 * MARGIN, y + MARGIN, width + 2 * MARGIN, y + MARGIN);
-    put_text(out, scene->topo->source, sizeof(scene->topo->source));
+    topo_svg_text(out, scene->topo->source, sizeof(scene->topo->source));
     fprintf(
         out,
         "</title>\n%s<rect width=\"100%%\" height=\"100%%\" style=\"fill:#fff;stroke:none\"/>\n%s",

@@ -56,6 +56,9 @@ box *topo_layout_make(const colli_topo *topo, int *count);
 
 /* ---- svg.c ----------------------------------------------------------------------------------- */
 
+/* Writes text into SVG so that it is nothing but text, at most so many characters of it. */
+void topo_svg_text(FILE *out, const char *text, size_t most);
+
 /* Draws a scene as SVG. False: out of memory. */
 bool topo_svg(const topo_scene *scene, FILE *out);
 
