@@ -48,8 +48,8 @@ static void record_misuse(const coll_comm *comm, coll_error *error) {
                     "this process (pid %d) is a forked child of rank %d of %d (pid %d on %s) and "
                     "cannot use that rank's communicator; create one here (coll_comm_create), or "
                     "make the call in the parent",
-                    (int)getpid(), comm->rank, comm->nranks, comm->table[comm->rank].pid,
-                    comm->host);
+                    (int)getpid(), comm->rank, comm->nranks,
+                    colli_rank_at(comm->table, comm->rank).pid, comm->host);
   else
     colli_error_set(&record, COLL_ERR_INVALID_USAGE, NULL,
                     "two threads were in calls on one communicator at a time; give each thread one "

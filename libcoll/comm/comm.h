@@ -117,10 +117,10 @@ struct coll_comm {
   char name[COLLI_NAME]; /* for messages */
   uint32_t made;         /* splits of it so far, for the names of children */
   colli_family *family;
-  coll_comm *sibling;     /* the next member of the family */
-  colli_rank_info *table; /* nranks records */
-  bool own_table;         /* not the family's */
-  colli_mux_child *child; /* its part of the shared connections; NULL: the base */
+  coll_comm *sibling;      /* the next member of the family */
+  colli_rank_table *table; /* of its ranks */
+  bool own_table;          /* not the family's */
+  colli_mux_child *child;  /* its part of the shared connections; NULL: the base */
   colli_rank_map map;
   colli_log log;
   colli_world world;
@@ -150,6 +150,14 @@ static inline int colli_comm_base_rank(const coll_comm *comm, int rank) {
 
 static inline int colli_comm_rank_of(const coll_comm *comm, int base_rank) {
   return comm->map.from_base ? comm->map.from_base[base_rank] : base_rank;
+}
+
+/* The transport to another rank of this communicator, and its endpoint here. */
+static inline const coll_transport_ops *colli_comm_transport(const coll_comm *comm, int peer,
+                                                             coll_endpoint **endpoint) {
+  const colli_port *port = colli_family_port(comm->family, colli_comm_base_rank(comm, peer));
+  *endpoint = comm->child ? (coll_endpoint *)comm->child : port->endpoint;
+  return comm->child ? colli_mux_ops_over(port->ops) : port->ops;
 }
 
 /* Whether stream-ordered calls have not been started, which later calls must not overtake. */

@@ -85,8 +85,9 @@ static coll_status check_transport_names(const colli_assembly *assembly, const c
 }
 
 /* What a rank has drawn for its keys. */
-static const uint8_t *nonce_of(void *ctx, int rank) {
-  return ((colli_family *)ctx)->table[rank].nonce;
+static void read_nonce(void *ctx, int rank, uint8_t nonce[COLLI_NONCE_BYTES]) {
+  const colli_rank_info info = colli_rank_at(((colli_family *)ctx)->table, rank);
+  memcpy(nonce, info.nonce, COLLI_NONCE_BYTES);
 }
 
 /* Whether nobody on the network can read what a transport sends if COLL_TLS is 1. */
@@ -105,7 +106,7 @@ static void open_port(colli_family *family, const colli_assembly *assembly, int 
       *family->params.text[COLLI_PARAM_FAULT] ? colli_fault_over(ops, &port->fault) : NULL;
   port->ops = colli_check_over(faulty ? faulty : ops,
                                (colli_data_check)family->params.number[COLLI_PARAM_DATA_CHECK],
-                               nonce_of, &port->check);
+                               read_nonce, &port->check);
   port->env = (coll_transport_env){
       .size = sizeof(port->env),
       .ctx = family,
@@ -223,7 +224,7 @@ void colli_family_free(colli_family *family) {
   if (family->status_fd >= 0)
     colli_fd_close(family->status_fd);
   colli_status_close(&family->status);
-  free(family->table);
+  colli_rank_table_free(family->table);
   free(family->routes);
   free(family->heard);
   free(family->left);
@@ -327,8 +328,9 @@ coll_status colli_family_open(const colli_assembly *assembly, colli_family **out
 }
 
 /* Chooses the transport for a peer: the first that both have and that reaches it. */
-static coll_status choose_transport(colli_family *family, int peer, coll_error *error) {
-  const colli_rank_info *self = &family->table[family->rank], *other = &family->table[peer];
+static coll_status choose_transport(colli_family *family, const colli_rank_info *all, int peer,
+                                    coll_error *error) {
+  const colli_rank_info *self = &all[family->rank], *other = &all[peer];
   char reasons[256] = "";
   for (int i = 0; i < family->nports; i++) {
     colli_port *port = &family->ports[i];
@@ -338,7 +340,7 @@ static coll_status choose_transport(colli_family *family, int peer, coll_error *
     if (!(other->transports & 1u << i))
       snprintf(link.reason, sizeof(link.reason), "rank %d does not have it", peer);
     else if (port->ops->reach(self->blob[i], other->blob[i], &link)) {
-      family->routes[peer] = (colli_route){port->ops, port->endpoint, other->blob[i]};
+      family->routes[peer] = (int8_t)i;
       return COLL_OK;
     }
     size_t used = strlen(reasons);
@@ -352,8 +354,9 @@ static coll_status choose_transport(colli_family *family, int peer, coll_error *
 }
 
 /* Checks the settings that must be equal on all ranks. */
-static coll_status compare_settings(const colli_family *family, int peer, coll_error *error) {
-  const colli_rank_info *self = &family->table[family->rank], *other = &family->table[peer];
+static coll_status compare_settings(const colli_family *family, const colli_rank_info *all,
+                                    int peer, coll_error *error) {
+  const colli_rank_info *self = &all[family->rank], *other = &all[peer];
   if (strncmp(other->transport_names, self->transport_names, sizeof(self->transport_names)) != 0)
     return colli_error_set(
         error, COLL_ERR_MISMATCH, "create",
@@ -388,13 +391,14 @@ static coll_status compare_settings(const colli_family *family, int peer, coll_e
 }
 
 /* Checks the settings that must be equal on all ranks, and chooses a transport for each peer. */
-static coll_status meet_peers(colli_family *family, coll_error *error) {
+static coll_status meet_peers(colli_family *family, const colli_rank_info *all, coll_error *error) {
+  family->routes[family->rank] = -1;
   for (int peer = 0; peer < family->nranks; peer++) {
     if (peer == family->rank)
       continue;
-    coll_status status = compare_settings(family, peer, error);
+    coll_status status = compare_settings(family, all, peer, error);
     if (status == COLL_OK)
-      status = choose_transport(family, peer, error);
+      status = choose_transport(family, all, peer, error);
     if (status != COLL_OK)
       return status;
   }
@@ -403,12 +407,12 @@ static coll_status meet_peers(colli_family *family, coll_error *error) {
 
 /* Logs which transports could not be opened; the first rank of a host speaks for all that lack
  * them. */
-static void explain_left_out(const colli_family *family) {
-  const colli_rank_info *self = &family->table[family->rank];
+static void explain_left_out(const colli_family *family, const colli_rank_info *all) {
+  const colli_rank_info *self = &all[family->rank];
   for (int i = 0; i < family->nports; i++) {
     int first = 0, ranks = 0;
     for (int rank = family->nranks - 1; family->ports[i].left_out && rank >= 0; rank--) {
-      const colli_rank_info *other = &family->table[rank];
+      const colli_rank_info *other = &all[rank];
       if (other->host_id != self->host_id || other->transports & 1u << i)
         continue;
       first = rank;
@@ -421,26 +425,30 @@ static void explain_left_out(const colli_family *family) {
   }
 }
 
-/* Second half of creation: takes ownership of the control links, and copies the table. */
-coll_status colli_family_join(colli_family *family, const colli_rank_info *table, colli_ctrl *ctrl,
-                              coll_error *error) {
+/* Removes transports that cannot be used from the records of all; false if out of memory. */
+static bool restrict_table(colli_family *family, colli_rank_info *all) {
+  explain_left_out(family, all);
+  return !colli_shm_capacity_check(all, family->nranks, family->shm_bits) ||
+         colli_rank_table_replace(family->table, all);
+}
+
+/* Second half of creation: takes ownership of the table and the control links. */
+coll_status colli_family_join(colli_family *family, colli_rank_table *table, colli_rank_info *all,
+                              colli_ctrl *ctrl, coll_error *error) {
   size_t n = (size_t)family->nranks;
   family->ctrl = ctrl;
-  family->table = malloc(n * sizeof(*table));
+  family->table = table;
   family->routes = calloc(n, sizeof(*family->routes));
   family->heard = calloc(n, sizeof(*family->heard));
   family->left = calloc(n, sizeof(*family->left));
   family->lost = calloc(n, sizeof(*family->lost));
   family->silent = calloc(n, sizeof(*family->silent));
   family->reports = colli_reports_create(family->nranks);
-  if (!family->table || !family->routes || !family->heard || !family->left || !family->lost ||
-      !family->silent || !family->reports)
+  if (!all || !restrict_table(family, all) || !family->routes || !family->heard || !family->left ||
+      !family->lost || !family->silent || !family->reports)
     return colli_error_set(error, COLL_ERR_NO_MEMORY, "create", "out of memory for %d ranks",
                            family->nranks);
-  memcpy(family->table, table, n * sizeof(*table));
-  explain_left_out(family);
-  colli_shm_capacity_check(family->table, family->nranks, family->shm_bits);
-  coll_status status = meet_peers(family, error);
+  coll_status status = meet_peers(family, all, error);
   if (status == COLL_OK)
     colli_family_show(family);
   return status;

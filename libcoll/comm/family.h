@@ -57,13 +57,6 @@ typedef struct colli_port {
   bool absent;       /* because this machine has no such device and nobody asked for it */
 } colli_port;
 
-/* The route to a rank; ops NULL: this rank itself. */
-typedef struct colli_route {
-  const coll_transport_ops *ops;
-  coll_endpoint *endpoint;
-  const uint8_t *blob;
-} colli_route;
-
 /* A fair lock: first come, first served. Its holder has the turn that is numbered `served`. */
 typedef struct colli_turns {
   _Atomic uint64_t asked, served;
@@ -95,9 +88,9 @@ typedef struct colli_family {
   colli_log log;
   colli_world world;
   char host[64];
-  char name[COLLI_NAME];  /* the base's, for messages on communicators that lack a rank */
-  colli_rank_info *table; /* nranks records */
-  colli_route *routes;    /* nranks */
+  char name[COLLI_NAME];   /* the base's, for messages on communicators that lack a rank */
+  colli_rank_table *table; /* of all ranks */
+  int8_t *routes;          /* nranks: the port to each; -1: this rank itself */
   colli_port ports[COLLI_MAX_TRANSPORTS];
   int nports;
   uint32_t shm_bits;                  /* of the transports that share memory, in records */
@@ -146,9 +139,23 @@ typedef struct colli_family {
 coll_status colli_family_open(const colli_assembly *assembly, colli_family **family,
                               colli_rank_info *info, coll_error *error);
 
-/* Second half: takes ownership of `ctrl` (in every case), copies the table, chooses transports. */
-coll_status colli_family_join(colli_family *family, const colli_rank_info *table, colli_ctrl *ctrl,
-                              coll_error *error);
+/* Second half: takes ownership of `table` and `ctrl` (in every case), removes from the table and
+ * its records, `all`, what cannot be used, chooses transports. `all` NULL: out of memory. */
+coll_status colli_family_join(colli_family *family, colli_rank_table *table, colli_rank_info *all,
+                              colli_ctrl *ctrl, coll_error *error);
+
+/* The port by which this rank reaches another one of the base. */
+static inline const colli_port *colli_family_port(const colli_family *family, int peer) {
+  return &family->ports[family->routes[peer]];
+}
+
+/* Begins to connect with another rank of the base, on a channel: as the transport's connect(). */
+static inline int colli_family_connect(const colli_family *family, int peer, int channel,
+                                       coll_conn **conn) {
+  const colli_port *port = colli_family_port(family, peer);
+  const colli_rank_info info = colli_rank_at(family->table, peer);
+  return port->ops->connect(port->endpoint, peer, info.blob[family->routes[peer]], channel, conn);
+}
 
 /* Adds a communicator. */
 void colli_family_add(colli_family *family, coll_comm *comm);

@@ -10,12 +10,16 @@
 /* Which transport connects this rank and another one of the base, and why. */
 void colli_family_link(const colli_family *family, int rank, const char **transport, char *reason,
                        size_t reason_bytes) {
-  const colli_route *route = &family->routes[rank];
-  *transport = route->ops ? route->ops->name : "self";
+  const int route = family->routes[rank];
   coll_link how = {.reason = "the rank itself"};
-  for (int i = 0; i < family->nports; i++)
-    if (route->ops && family->ports[i].ops == route->ops)
-      route->ops->reach(family->table[family->rank].blob[i], route->blob, &how);
+  *transport = "self";
+  if (route >= 0) {
+    const coll_transport_ops *ops = family->ports[route].ops;
+    const colli_rank_info self = colli_rank_at(family->table, family->rank),
+                          other = colli_rank_at(family->table, rank);
+    *transport = ops->name;
+    ops->reach(self.blob[route], other.blob[route], &how);
+  }
   snprintf(reason, reason_bytes, "%s", how.reason);
 }
 
@@ -30,8 +34,8 @@ coll_status colli_comm_link(const coll_comm *comm, int peer, const char **transp
 }
 
 /* What is known of a rank. */
-const colli_rank_info *colli_comm_info(const coll_comm *comm, int rank) {
-  return rank >= 0 && rank < comm->nranks ? &comm->table[rank] : NULL;
+colli_rank_info colli_comm_info(const coll_comm *comm, int rank) {
+  return colli_rank_at(comm->table, rank);
 }
 
 colli_shape colli_comm_shape(const coll_comm *comm, colli_coll coll) {

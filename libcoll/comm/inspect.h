@@ -24,8 +24,8 @@ struct colli_family;
 void colli_family_link(const struct colli_family *family, int rank, const char **transport,
                        char *reason, size_t reason_bytes);
 
-/* The record with which `rank` described itself at creation, or NULL if there is no such rank. */
-const colli_rank_info *colli_comm_info(const coll_comm *comm, int rank);
+/* The record with which `rank` described itself at creation. */
+colli_rank_info colli_comm_info(const coll_comm *comm, int rank);
 
 /* The shape of a collective with root 0 on floats, which rank 0 sees; lives as long as the
  * communicator. */

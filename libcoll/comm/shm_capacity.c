@@ -70,7 +70,8 @@ static size_t host_slots(const capacity_host *host, const colli_rank_info *info,
   return 0;
 }
 
-void colli_shm_capacity_check(colli_rank_info *table, int nranks, uint32_t shm) {
+bool colli_shm_capacity_check(colli_rank_info *table, int nranks, uint32_t shm) {
+  bool changed = false;
   for (int rank = 0; rank < nranks; rank++) {
     capacity_host host;
     bool in_tmp;
@@ -80,7 +81,9 @@ void colli_shm_capacity_check(colli_rank_info *table, int nranks, uint32_t shm) 
     for (int r = 0; r < nranks; r++)
       if (table[r].host_id == table[rank].host_id)
         table[r].transports &= ~shm;
+    changed = true;
   }
+  return changed;
 }
 
 size_t colli_shm_capacity_slots(const colli_rank_info *table, int nranks, uint32_t shm,

@@ -16,8 +16,8 @@
 void colli_shm_capacity_describe(const colli_shared_capacity *found, colli_rank_info *info);
 
 /* Removes the transport with bit `shm` from the records of ranks on hosts without the capacity for
- * it. */
-void colli_shm_capacity_check(colli_rank_info *table, int nranks, uint32_t shm);
+ * it; whether there are such. */
+bool colli_shm_capacity_check(colli_rank_info *table, int nranks, uint32_t shm);
 
 /* The size of slots for which all hosts have the capacity: at most `wanted`. */
 size_t colli_shm_capacity_slots(const colli_rank_info *table, int nranks, uint32_t shm,

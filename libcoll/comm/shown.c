@@ -13,13 +13,13 @@
 
 /* What is known of a rank, and how this one reaches it. */
 static void show_rank(const colli_family *family, int rank, colli_status_rank *shown) {
-  const colli_rank_info *info = &family->table[rank];
+  const colli_rank_info info = colli_rank_at(family->table, rank);
   const char *transport;
   colli_family_link(family, rank, &transport, shown->link, sizeof(shown->link));
-  memcpy(shown->host, info->host, sizeof(shown->host));
-  shown->host_id = info->host_id;
-  shown->pid = info->pid;
-  shown->core = info->core;
+  memcpy(shown->host, info.host, sizeof(shown->host));
+  shown->host_id = info.host_id;
+  shown->pid = info.pid;
+  shown->core = info.core;
   snprintf(shown->transport, sizeof(shown->transport), "%s", transport);
 }
 
@@ -45,19 +45,19 @@ static int by_host(const void *a, const void *b) {
 
 /* Lists the ranks of other hosts that have a service. Returns whether this one has one. */
 static bool list_posts(const colli_family *family, colli_status_plan *plan) {
-  const uint64_t here = family->table[family->rank].host_id;
+  const uint64_t here = colli_rank_at(family->table, family->rank).host_id;
   uint64_t before = 0;
   int all = 0, on_host = 0;
   bool serves = false;
   for (int rank = 0; rank < family->nranks; rank++) {
-    const colli_rank_info *info = &family->table[rank];
-    if (info->status_port == 0)
+    const colli_rank_info info = colli_rank_at(family->table, rank);
+    if (info.status_port == 0)
       continue;
     colli_status_post *post = &plan->posts[all++];
-    *post = (colli_status_post){.rank = rank, .host_id = info->host_id};
-    memcpy(post->addrs, info->control_addrs, sizeof(post->addrs));
+    *post = (colli_status_post){.rank = rank, .host_id = info.host_id};
+    memcpy(post->addrs, info.control_addrs, sizeof(post->addrs));
     for (int i = 0; i < COLLI_MAX_ADDRS; i++)
-      post->addrs[i].port = (uint16_t)info->status_port;
+      post->addrs[i].port = (uint16_t)info.status_port;
   }
   qsort(plan->posts, (size_t)all, sizeof(*plan->posts), by_host);
   for (int i = 0; i < all; i++) {
@@ -123,10 +123,8 @@ bool colli_comm_show(coll_comm *comm) {
   shown->uid = comm->uid;
   shown->rank = comm->rank;
   shown->nranks = comm->nranks;
-  for (int rank = 0; rank < comm->nranks; rank++) {
+  for (int rank = 0; rank < comm->nranks; rank++)
     shown->peers[rank].base_rank = (uint64_t)colli_comm_base_rank(comm, rank);
-    comm->exec.links[rank].sent_bytes = &shown->peers[rank].sent_bytes;
-  }
   bool real = colli_world_is_real(&comm->world);
   colli_flights_init(&comm->exec.flights, &shown->flights, real ? NULL : comm->world.now_ns,
                      comm->world.ctx);

@@ -122,8 +122,13 @@ static coll_status ask_table(coll_comm *comm, colli_locality *locality, coll_err
   colli_transport_list transports = {.count = comm->family->nports};
   for (int i = 0; i < transports.count; i++)
     transports.ops[i] = comm->family->ports[i].ops;
-  coll_status status = colli_locality_find(comm->table, comm->nranks, comm->rank, &transports,
+  colli_rank_info *all = colli_rank_table_unpack(comm->table);
+  if (!all)
+    return colli_error_set(error, COLL_ERR_NO_MEMORY, "create", "out of memory for %d ranks",
+                           comm->nranks);
+  coll_status status = colli_locality_find(all, comm->nranks, comm->rank, &transports,
                                            comm->family->corrections, locality, error);
+  free(all);
   if (status != COLL_OK)
     return status;
   COLLI_ASSERT_RANK(locality->neighbours >= 1 && locality->neighbours <= comm->nranks, comm->rank);
@@ -203,6 +208,17 @@ static coll_status set_up_plans(coll_comm *comm, const coll_comm *twin, coll_err
   return COLL_OK;
 }
 
+/* Connects with a peer, and fills in the link on first use: with many ranks, most are never used,
+ * and what is not written takes no memory. */
+static int connect_peer(colli_exec *exec, int peer, int channel, coll_conn **conn) {
+  coll_comm *comm = exec->ctx;
+  colli_link *link = &exec->links[peer];
+  link->ops = colli_comm_transport(comm, peer, &link->endpoint);
+  link->sent_bytes = &comm->shown->peers[peer].sent_bytes;
+  return comm->child ? link->ops->connect(link->endpoint, peer, NULL, channel, conn)
+                     : colli_family_connect(comm->family, peer, channel, conn);
+}
+
 /* Sets up executor and plans, and the records of each rank. */
 coll_status colli_comm_set_up(coll_comm *comm, const coll_comm *twin, coll_error *error) {
   size_t n = (size_t)comm->nranks;
@@ -214,6 +230,7 @@ coll_status colli_comm_set_up(coll_comm *comm, const coll_comm *twin, coll_error
   exec->kernels = colli_kernels_best();
   exec->ctx = comm;
   exec->events = &colli_comm_events;
+  exec->connect = connect_peer;
   exec->id = comm->comm_id;
   exec->observers = comm->family->observers.count ? &comm->family->observers : NULL;
   comm->calls.exec = exec;
@@ -241,21 +258,20 @@ coll_status colli_comm_set_up(coll_comm *comm, const coll_comm *twin, coll_error
 }
 
 /* Determines the size of slots, which depends on the slowest link and on the memory for them. */
-static void settle_slots(coll_comm *comm) {
+static void settle_slots(coll_comm *comm, const colli_rank_info *all) {
   colli_family *family = comm->family;
   colli_limits *limits = &comm->calls.plans.limits;
-  if (comm->table[0].slot_bytes)
-    limits->slot_bytes = comm->table[0].slot_bytes;
+  if (all[0].slot_bytes)
+    limits->slot_bytes = all[0].slot_bytes;
   size_t wanted = limits->slot_bytes;
-  limits->slot_bytes =
-      colli_shm_capacity_slots(comm->table, comm->nranks, family->shm_bits, wanted);
+  limits->slot_bytes = colli_shm_capacity_slots(all, comm->nranks, family->shm_bits, wanted);
   bool opened = false; /* otherwise the reason was already logged, or shm is not wanted */
   for (int i = 0; i < family->nports; i++)
     opened |= family->shm_bits & 1u << i && family->ports[i].endpoint;
   if (opened)
-    colli_shm_capacity_explain(comm->table, comm->nranks, comm->rank, family->shm_bits,
+    colli_shm_capacity_explain(all, comm->nranks, comm->rank, family->shm_bits,
                                &family->shm_capacity, wanted, limits->slot_bytes, &comm->log);
-  limits->slot_count = comm->table[0].slot_count;
+  limits->slot_count = all[0].slot_count;
   COLLI_ASSERT_RANK(limits->slot_bytes > 0 && limits->slot_bytes <= wanted, comm->rank);
   limits->chunk_bytes = limits->slot_bytes * limits->slot_count / 2;
   comm->exec.slot_bytes = limits->slot_bytes;
@@ -271,26 +287,22 @@ static coll_status start_progress(coll_comm *comm, coll_error *error) {
   return colli_progress_start(comm->family, error);
 }
 
-/* Second half of creation: takes ownership of the control links, and copies the table. */
-coll_status colli_comm_join(coll_comm **out, const colli_rank_info *table, colli_ctrl *ctrl,
+/* Second half of creation: takes ownership of the table and the control links. */
+coll_status colli_comm_join(coll_comm **out, colli_rank_table *table, colli_ctrl *ctrl,
                             coll_error *error) {
   coll_comm *comm = *out;
   colli_family *family = comm->family;
   COLLI_ASSERT_RANK(comm->uid == 0 && !comm->table, comm->rank);
-  coll_status status = colli_family_join(family, table, ctrl, error);
+  colli_rank_info *all = table ? colli_rank_table_unpack(table) : NULL;
+  coll_status status = colli_family_join(family, table, all, ctrl, error);
   comm->table = family->table;
   if (status == COLL_OK)
     status = colli_comm_set_up(comm, NULL, error);
   if (status == COLL_OK) {
-    settle_slots(comm);
-    for (int peer = 0; peer < comm->nranks; peer++) {
-      const colli_route *route = &family->routes[peer];
-      comm->exec.links[peer].ops = route->ops;
-      comm->exec.links[peer].endpoint = route->endpoint;
-      comm->exec.links[peer].blob = route->blob;
-    }
+    settle_slots(comm, all);
     status = start_progress(comm, error);
   }
+  free(all);
   if (status == COLL_OK) {
     colli_family_receive_visits(family, comm);
     return COLL_OK;
@@ -317,7 +329,7 @@ void colli_comm_free(coll_comm *comm) {
   colli_group_free(&comm->calls.group);
   colli_p2p_free(&comm->p2p);
   if (comm->own_table)
-    free(comm->table);
+    colli_rank_table_free(comm->table);
   free(comm->exec.links);
   free(comm->failure.wait_reports);
   free(comm->failure.left);

@@ -16,10 +16,10 @@ coll_status colli_comm_open(const colli_assembly *assembly, coll_comm **comm, co
                             coll_error *error);
 
 /*
- * Second half: takes ownership of `ctrl` (in every case), copies the table of nranks records, and
+ * Second half: takes ownership of `table` (NULL: out of memory) and `ctrl` (in every case), and
  * chooses a transport for each peer. On failure the communicator is destroyed.
  */
-coll_status colli_comm_join(coll_comm **comm, const colli_rank_info *table, colli_ctrl *ctrl,
+coll_status colli_comm_join(coll_comm **comm, colli_rank_table *table, colli_ctrl *ctrl,
                             coll_error *error);
 
 /* Memory for a communicator, known to those who fork: zeros, but for its settings. NULL: out of

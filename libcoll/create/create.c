@@ -61,8 +61,8 @@ static coll_status try_proofs(const colli_id *id, coll_error *error) {
 static void use_gpus(coll_comm *comm, uint64_t timeout_ns) {
   const uint64_t usual_ns = comm->watch.timeout_ns;
   for (int rank = 0; rank < comm->nranks; rank++)
-    if (!comm->table[rank].gpu) {
-      if (comm->table[comm->rank].gpu)
+    if (!colli_rank_at(comm->table, rank).gpu) {
+      if (colli_rank_at(comm->table, comm->rank).gpu)
         colli_log_write(&comm->log, COLLI_LOG_INFO,
                         "calls in streams are staged through host memory: rank %d has no CUDA "
                         "context, or COLL_GPU_MODE=staged",
@@ -95,7 +95,8 @@ coll_status colli_create(coll_comm **comm, const colli_id *id, int nranks, int r
   coll_error *error = &settings->error;
   colli_lifelines none = {.listen_fd = -1};
   settings->log.rank = rank;
-  colli_rank_info mine, *table = NULL;
+  colli_rank_info mine;
+  colli_rank_table *table = NULL;
   colli_ctrl *ctrl = NULL;
   long long timeout_ms = settings->params.number[COLLI_PARAM_CREATE_TIMEOUT_MS];
   if (lifelines && lifelines->timeout_ms > 0)
@@ -126,7 +127,6 @@ coll_status colli_create(coll_comm **comm, const colli_id *id, int nranks, int r
   COLLI_ASSERT_RANK(table && ctrl, rank);
   colli_trace_set_time((*comm)->family->trace, &used->time);
   status = colli_comm_join(comm, table, ctrl, error);
-  free(table);
   if (status == COLL_OK && !lifelines)
     status = measure_links(comm, error);
   if (status == COLL_OK && !lifelines)
@@ -227,13 +227,13 @@ coll_status colli_create_local(coll_comm **comms, int nranks, colli_settings *co
   coll_status status = colli_id_fresh(&id, error);
   if (status != COLL_OK)
     return status;
-  colli_rank_info *table = calloc((size_t)nranks, sizeof(*table));
+  colli_rank_info *all = calloc((size_t)nranks, sizeof(*all));
   colli_ctrl **ctrls = calloc((size_t)nranks, sizeof(*ctrls));
-  if (!table || !ctrls)
+  if (!all || !ctrls)
     status =
         colli_error_set(error, COLL_ERR_NO_MEMORY, "create", "out of memory for %d ranks", nranks);
   for (int rank = 0; status == COLL_OK && rank < nranks; rank++)
-    status = open_rank(settings[rank], &id, nranks, rank, &comms[rank], &table[rank], error);
+    status = open_rank(settings[rank], &id, nranks, rank, &comms[rank], &all[rank], error);
   for (int rank = 0; status == COLL_OK && rank < nranks; rank++)
     share_time(comms[rank], comms[0]);
   if (status == COLL_OK)
@@ -241,13 +241,14 @@ coll_status colli_create_local(coll_comm **comms, int nranks, colli_settings *co
   bool linked = status == COLL_OK;
   for (int rank = 0; linked && rank < nranks; rank++) {
     if (status == COLL_OK)
-      status = colli_comm_join(&comms[rank], table, ctrls[rank], error);
+      status =
+          colli_comm_join(&comms[rank], colli_rank_table_create(all, nranks), ctrls[rank], error);
     else
       colli_ctrl_close(ctrls[rank], 0);
   }
   for (int rank = 0; status != COLL_OK && rank < nranks; rank++)
     coll_comm_destroy(&comms[rank]);
-  free(table);
+  free(all);
   free(ctrls);
   colli_id_release(&id);
   return status;

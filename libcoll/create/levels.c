@@ -22,8 +22,9 @@
 
 /* Whether all ranks are on this one's host. */
 static bool is_one_host(const coll_comm *comm) {
+  const uint64_t host_id = colli_rank_at(comm->table, comm->rank).host_id;
   for (int rank = 0; rank < comm->nranks; rank++)
-    if (comm->table[rank].host_id != comm->table[comm->rank].host_id)
+    if (colli_rank_at(comm->table, rank).host_id != host_id)
       return false;
   return true;
 }

@@ -54,7 +54,7 @@ static const int32_t *host_of(const coll_comm *comm) {
 /* Whether some rank wants it. */
 static bool is_wanted(const coll_comm *comm) {
   for (int rank = 0; rank < comm->nranks; rank++)
-    if (comm->table[rank].link_source == COLLI_SPEED_WANTED)
+    if (colli_rank_at(comm->table, rank).link_source == COLLI_SPEED_WANTED)
       return comm->calls.plans.ngroups > 1;
   return false;
 }
@@ -65,8 +65,10 @@ static void keep(coll_comm *comm, colli_param_id id, const char *text) {
   (void)colli_params_set_text(&comm->params, id, text);
 }
 
-/* Lets the choice of algorithms know what the table says now. */
-static coll_status use_table(coll_comm *comm, coll_error *error) {
+/* Makes these records those of the table, and lets the choice of algorithms know. */
+static coll_status use_records(coll_comm *comm, const colli_rank_info *all, coll_error *error) {
+  if (!colli_rank_table_replace(comm->table, all))
+    return COLL_ERR_NO_MEMORY;
   coll_status status = colli_call_enter(comm);
   if (status != COLL_OK)
     return status;
@@ -77,19 +79,25 @@ static coll_status use_table(coll_comm *comm, coll_error *error) {
 
 /* ---- sites ----------------------------------------------------------------------------------- */
 
-/* Writes the sites of all hosts into the table, and says so. */
-static void note_sites(coll_comm *comm, const hosts *all, const int *site, int sites) {
+/* Writes the sites of the hosts in `some` into the table, and says so. */
+static coll_status note_sites(coll_comm *comm, const hosts *some, const int *site, int sites,
+                              coll_error *error) {
   const int32_t *host = host_of(comm);
+  colli_rank_info *all = colli_rank_table_unpack(comm->table);
+  if (!all)
+    return COLL_ERR_NO_MEMORY;
   for (int rank = 0; rank < comm->nranks; rank++) { /* hosts are listed by their numbers */
-    snprintf(comm->table[rank].levels, COLLI_LEVELS_BYTES, COLLI_LEVEL_MEASURED "%d",
-             site[host[rank]] + 1);
-    comm->table[rank].level_source = COLLI_LEVELS_MEASURED;
+    snprintf(all[rank].levels, COLLI_LEVELS_BYTES, COLLI_LEVEL_MEASURED "%d", site[host[rank]] + 1);
+    all[rank].level_source = COLLI_LEVELS_MEASURED;
   }
-  keep(comm, COLLI_PARAM_LEVELS, comm->table[comm->rank].levels);
-  for (int i = 0; i < all->count && comm->rank == 0; i++)
+  keep(comm, COLLI_PARAM_LEVELS, all[comm->rank].levels);
+  for (int i = 0; i < some->count && comm->rank == 0; i++)
     colli_log_write(&comm->log, COLLI_LOG_INFO,
                     "host %s is at site %d of %d, as round trips to other hosts say",
-                    comm->table[all->member[i]].host, site[i] + 1, sites);
+                    all[some->member[i]].host, site[i] + 1, sites);
+  const coll_status status = use_records(comm, all, error);
+  free(all);
+  return status;
 }
 
 /* Finds sites, unless levels are known. */
@@ -101,10 +109,8 @@ static coll_status find_sites(coll_comm *comm, hosts *all, coll_error *error) {
   if (!site)
     return COLL_ERR_NO_MEMORY;
   coll_status status = colli_measure_sites(comm, all->member, all->count, all->own, site, &sites);
-  if (status == COLL_OK && sites > 1) {
-    note_sites(comm, all, site, sites);
-    status = use_table(comm, error);
-  }
+  if (status == COLL_OK && sites > 1)
+    status = note_sites(comm, all, site, sites, error);
   free(site);
   return status;
 }
@@ -145,7 +151,7 @@ static void spread(const coll_comm *comm, findings *all, findings *first) {
     }
   }
   for (int rank = 0; rank < comm->nranks; rank++)
-    if (comm->table[rank].link_source == COLLI_SPEED_DECLARED)
+    if (colli_rank_at(comm->table, rank).link_source == COLLI_SPEED_DECLARED)
       first[host[rank]].rate = -1;
   for (int rank = 0; rank < comm->nranks; rank++) {
     double rate = first[host[rank]].rate;
@@ -162,25 +168,29 @@ static void tell_speeds(const coll_comm *comm, const hosts *all, const findings 
     const int rank = all->member[i];
     if (found[rank].rate > 0)
       colli_log_write(&comm->log, COLLI_LOG_INFO, "the link of host %s: %.4g Mbit/s measured",
-                      comm->table[rank].host, found[rank].rate * COLLI_NS_PER_BYTE_AT_1_MBIT);
+                      colli_rank_at(comm->table, rank).host,
+                      found[rank].rate * COLLI_NS_PER_BYTE_AT_1_MBIT);
     if (group[rank] < told)
       continue;
     told = group[rank] + 1;
     if (found[rank].line_rate > 0)
       colli_log_write(&comm->log, COLLI_LOG_INFO,
                       "from host %s's site to the next: %.4g ms and %.4g Mbit/s measured",
-                      comm->table[rank].host, found[rank].line_alpha * 1e-6,
+                      colli_rank_at(comm->table, rank).host, found[rank].line_alpha * 1e-6,
                       found[rank].line_rate * COLLI_NS_PER_BYTE_AT_1_MBIT);
   }
 }
 
 /* Writes what was found into the table; the line is what lies between the widest groups. */
-static void note_speeds(coll_comm *comm, const findings *found) {
+static coll_status note_speeds(coll_comm *comm, const findings *found, coll_error *error) {
   const colli_plans *plans = &comm->calls.plans;
   const int level = plans->names[plans->ninner] > 0 ? plans->names[plans->ninner] - 1 : 0;
   char text[32];
+  colli_rank_info *all = colli_rank_table_unpack(comm->table);
+  if (!all)
+    return COLL_ERR_NO_MEMORY;
   for (int rank = 0; rank < comm->nranks; rank++) {
-    colli_rank_info *info = &comm->table[rank];
+    colli_rank_info *info = &all[rank];
     if (found[rank].line_rate > 0) {
       if (info->level_alpha_ns[level] <= 0)
         info->level_alpha_ns[level] = found[rank].line_alpha;
@@ -196,6 +206,9 @@ static void note_speeds(coll_comm *comm, const findings *found) {
       keep(comm, COLLI_PARAM_LINK_SPEED, text);
     }
   }
+  const coll_status status = use_records(comm, all, error);
+  free(all);
+  return status;
 }
 
 /* Measures speeds and lets all ranks know. */
@@ -212,8 +225,7 @@ static coll_status find_speeds(coll_comm *comm, hosts *some, coll_error *error) 
     list_first(comm, host_of(comm), NULL, some);
     if (comm->rank == 0)
       tell_speeds(comm, some, all);
-    note_speeds(comm, all);
-    status = use_table(comm, error);
+    status = note_speeds(comm, all, error);
   }
   free(all);
   return status;

@@ -90,9 +90,15 @@ static bool take_table(coll_comm *comm) {
   for (int rank = 0; same && rank < comm->nranks; rank++)
     same = comm->map.in_base[rank] == rank;
   comm->own_table = !same;
-  comm->table = same ? family->table : malloc((size_t)comm->nranks * sizeof(*comm->table));
-  for (int rank = 0; !same && comm->table && rank < comm->nranks; rank++)
-    comm->table[rank] = family->table[comm->map.in_base[rank]];
+  if (same) {
+    comm->table = family->table;
+    return true;
+  }
+  colli_rank_info *all = malloc((size_t)comm->nranks * sizeof(*all));
+  for (int rank = 0; all && rank < comm->nranks; rank++)
+    all[rank] = colli_rank_at(family->table, comm->map.in_base[rank]);
+  comm->table = all ? colli_rank_table_create(all, comm->nranks) : NULL;
+  free(all);
   return comm->table != NULL;
 }
 
@@ -135,13 +141,6 @@ static void take_links(coll_comm *comm, const coll_comm *parent) {
   comm->calls.plans.limits = parent->calls.plans.limits;
   comm->exec.slot_bytes = parent->exec.slot_bytes;
   comm->watch.crowded = parent->watch.crowded;
-  for (int rank = 0; rank < comm->nranks; rank++) {
-    if (rank == comm->rank)
-      continue;
-    comm->exec.links[rank].ops =
-        colli_mux_ops_over(parent->family->routes[comm->map.in_base[rank]].ops);
-    comm->exec.links[rank].endpoint = (coll_endpoint *)comm->child;
-  }
 }
 
 /* Names a part of a communicator after its ranks there: "ranks 0 2 4 6 of world". Those that have

@@ -10,7 +10,7 @@ coll_conn *colli_exec_dial(colli_exec *exec, coll_request *op, int peer, int cha
                     exec->rank);
   colli_link *link = &exec->links[peer];
   coll_conn *conn = NULL;
-  int status = link->ops->connect(link->endpoint, peer, link->blob, channel, &conn);
+  const int status = exec->connect(exec, peer, channel, &conn);
   if (status != COLL_T_DONE) {
     exec->events->failed(exec->ctx, op, peer, channel, -1, (coll_status)status);
     return NULL;
@@ -37,8 +37,9 @@ void colli_exec_disconnect(colli_exec *exec) {
   for (int peer = 0; exec->links && peer < exec->nranks; peer++)
     for (int channel = 0; channel < COLLI_CHANNELS; channel++) {
       coll_conn *conn = exec->links[peer].conn[channel];
+      if (!conn)
+        continue;
       exec->links[peer].conn[channel] = NULL;
-      if (conn)
-        conn->ops->disconnect(conn);
+      conn->ops->disconnect(conn);
     }
 }

@@ -27,9 +27,8 @@ enum {
 
 /* What the executor knows of one peer. */
 typedef struct colli_link {
-  const coll_transport_ops *ops; /* NULL: this rank itself */
+  const coll_transport_ops *ops; /* NULL: no connection was made yet, so all else is 0 */
   coll_endpoint *endpoint;
-  const uint8_t *blob;
   coll_conn *conn[COLLI_CHANNELS];
   uint64_t posted[COLLI_CHANNELS]; /* messages that the connection has taken */
   uint64_t *sent_bytes;            /* of all channels; the owner's, which lets others read it */
@@ -43,7 +42,9 @@ typedef struct colli_exec_events {
   void (*failed)(void *ctx, coll_request *op, int peer, int channel, int step, coll_status status);
 } colli_exec_events;
 
-typedef struct colli_exec {
+typedef struct colli_exec colli_exec;
+
+struct colli_exec {
   int rank;
   int nranks;
   const colli_kernels *kernels;
@@ -55,11 +56,13 @@ typedef struct colli_exec {
   bool shares_work; /* there are enough cores that waiting ranks may work for others */
   void *ctx;
   const colli_exec_events *events;
+  /* Connects as a transport's connect() does, and fills in the rest of the link first. */
+  int (*connect)(colli_exec *exec, int peer, int channel, coll_conn **conn);
   uint64_t id;                                /* of the communicator, for those who watch it */
   const struct colli_observers *observers;    /* or NULL */
   void (*ended)(void *ctx, coll_request *op); /* an operation is complete; NULL: nobody asked */
   colli_flights flights;
-} colli_exec;
+};
 
 /* What runs the steps of a collective; in_rooms: of a reduction of elements that are longer than a
  * slot. */

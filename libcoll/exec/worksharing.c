@@ -54,8 +54,8 @@ static bool sends_from_dst(const colli_exec *exec, const coll_request *op, const
   if (!(step->bits & COLLI_SEND))
     return true;
   const coll_transport_ops *ops = exec->links[step->peer_send].ops;
-  return ops->caps & COLL_CAP_SEND_DIRECT ||
-         (step->bits & op->by_ref && coll_transport_sends_by_ref(ops));
+  return ops && (ops->caps & COLL_CAP_SEND_DIRECT ||
+                 (step->bits & op->by_ref && coll_transport_sends_by_ref(ops)));
 }
 
 /* How many messages a chunk takes. */

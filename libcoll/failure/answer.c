@@ -141,9 +141,10 @@ static void add_missing(colli_line *l, const coll_comm *comm, const coll_request
   char call[COLLI_TAG_TEXT];
   const bool inside = k.seen && k.seen->entered >= op->sequence;
   const uint64_t quiet_ms = k.answer ? ms_since(comm, k.answer->heard_ns) : 0;
+  const colli_rank_info info = colli_rank_at(comm->table, peer);
   colli_line_add(l, "rank %d (host %s, pid %d) has %sentered %s on communicator \"%s\"", peer,
-                 comm->table[peer].host, comm->table[peer].pid, inside ? "" : "not ",
-                 colli_tag_brief(&op->tag, call), comm->name);
+                 info.host, info.pid, inside ? "" : "not ", colli_tag_brief(&op->tag, call),
+                 comm->name);
   if (inside)
     colli_line_add(l, ", but does not move on in it");
   else if (!k.answer && !k.seen)

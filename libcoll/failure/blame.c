@@ -34,18 +34,18 @@ static const char *rank_text(const coll_comm *comm, int base_rank, char text[NAM
 /* The same with host and process. */
 static const char *process_text(const coll_comm *comm, int base_rank, char text[PROCESS_TEXT]) {
   char name[NAME_TEXT];
-  const colli_rank_info *info = &comm->family->table[base_rank];
-  snprintf(text, PROCESS_TEXT, "%s (host %s, pid %d)", rank_text(comm, base_rank, name), info->host,
-           info->pid);
+  const colli_rank_info info = colli_rank_at(comm->family->table, base_rank);
+  snprintf(text, PROCESS_TEXT, "%s (host %s, pid %d)", rank_text(comm, base_rank, name), info.host,
+           info.pid);
   return text;
 }
 
 /* Makes a rank the one to blame. */
 static void set_peer(const coll_comm *comm, coll_error *record, int base_rank) {
-  const colli_rank_info *info = &comm->family->table[base_rank];
+  const colli_rank_info info = colli_rank_at(comm->family->table, base_rank);
   record->peer = colli_comm_rank_of(comm, base_rank);
-  record->peer_pid = info->pid;
-  snprintf(record->peer_host, sizeof(record->peer_host), "%s", info->host);
+  record->peer_pid = info.pid;
+  snprintf(record->peer_host, sizeof(record->peer_host), "%s", info.host);
 }
 
 /* Appends to the message of a record; what does not fit is cut. */

@@ -33,9 +33,10 @@ void colli_comm_record(const coll_comm *comm, coll_error *record, coll_status st
   record->rank = comm->rank;
   snprintf(record->host, sizeof(record->host), "%s", comm->host);
   if (peer >= 0 && peer < comm->nranks && comm->table) {
+    const colli_rank_info info = colli_rank_at(comm->table, peer);
     record->peer = peer;
-    record->peer_pid = comm->table[peer].pid;
-    snprintf(record->peer_host, sizeof(record->peer_host), "%s", comm->table[peer].host);
+    record->peer_pid = info.pid;
+    snprintf(record->peer_host, sizeof(record->peer_host), "%s", info.host);
   }
   if (op)
     colli_comm_record_operation(record, op);

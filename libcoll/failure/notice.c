@@ -58,10 +58,11 @@ static void lost_record(const colli_family *family, coll_error *record, int dead
   record->status = sys_errno == EBADMSG ? COLL_ERR_AUTH : COLL_ERR_PEER_LOST;
   record->rank = family->rank;
   record->peer = dead;
-  record->peer_pid = family->table[dead].pid;
+  const colli_rank_info info = colli_rank_at(family->table, dead);
+  record->peer_pid = info.pid;
   record->sys_errno = sys_errno;
   snprintf(record->host, sizeof(record->host), "%s", family->host);
-  snprintf(record->peer_host, sizeof(record->peer_host), "%s", family->table[dead].host);
+  snprintf(record->peer_host, sizeof(record->peer_host), "%s", info.host);
   if (base && base->exec.oldest)
     colli_comm_record_operation(record, base->exec.oldest);
   char link[32];
@@ -78,7 +79,8 @@ static void lost_record_of(const coll_comm *comm, coll_error *record, const coll
   if (colli_comm_rank_of(comm, finder) >= 0)
     record->rank = colli_comm_rank_of(comm, finder);
   record->sys_errno = msg->error.sys_errno;
-  snprintf(record->host, sizeof(record->host), "%s", comm->family->table[finder].host);
+  snprintf(record->host, sizeof(record->host), "%s",
+           colli_rank_at(comm->family->table, finder).host);
   char link[96];
   snprintf(link, sizeof(link), "a process on host %s", record->host);
   describe_loss(record, link, msg->silent);

@@ -169,7 +169,8 @@ static void describe_mismatch(const coll_comm *comm, char *text, size_t bytes, c
     const bool direct = is_direct(mine) || is_direct(theirs);
     const bool places = is_direct(mine) && is_direct(theirs) && same_form(mine, theirs);
     snprintf(text, bytes, "ranks %d (host %s) and %d (host %s) made the same call, %s, but %s",
-             comm->rank, comm->host, peer, comm->table[peer].host, colli_tag_text(mine, a),
+             comm->rank, comm->host, peer, colli_rank_at(comm->table, peer).host,
+             colli_tag_text(mine, a),
              places ? "not with buffers at the same place of the same registration (docs/gpu.md)"
              : direct
                  ? "not all of them in a stream, or not all of them captured; where GPUs share "
@@ -186,8 +187,8 @@ static void describe_mismatch(const coll_comm *comm, char *text, size_t bytes, c
       "rank %d (host %s) called %s as its operation %u, but rank %d (host %s, pid %d) called %s "
       "as its operation %u; all ranks must make the same calls in the same order",
       comm->rank, comm->host, colli_tag_text(mine, a), colli_tag_sequence(mine), peer,
-      comm->table[peer].host, comm->table[peer].pid, colli_tag_text(theirs, b),
-      colli_tag_sequence(theirs));
+      colli_rank_at(comm->table, peer).host, colli_rank_at(comm->table, peer).pid,
+      colli_tag_text(theirs, b), colli_tag_sequence(theirs));
 }
 
 /* Fails the communicator because another rank's call does not match. */

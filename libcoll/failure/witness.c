@@ -25,15 +25,25 @@ static bool is_current(const colli_report *report, uint64_t now_ns) {
   return report->heard_ns && !report->idle && now_ns - report->heard_ns < 5 * report->again_ns / 2;
 }
 
+/* The host of a rank. */
+static uint64_t host_of(const colli_family *family, int rank) {
+  return colli_rank_at(family->table, rank).host_id;
+}
+
+/* The process of a rank. */
+static int pid_of(const colli_family *family, int rank) {
+  return colli_rank_at(family->table, rank).pid;
+}
+
 static bool is_far(const colli_family *family, int rank) {
-  return family->table[rank].host_id != family->table[family->rank].host_id;
+  return host_of(family, rank) != host_of(family, family->rank);
 }
 
 /* Whether this rank can look at another one, or have somebody look. */
 static bool can_see(const colli_family *family, int rank) {
   if (is_far(family, rank))
     return family->service != NULL;
-  return family->table[rank].pid != family->table[family->rank].pid;
+  return pid_of(family, rank) != pid_of(family, family->rank);
 }
 
 /* Whether a rank, for which others wait in communicator `uid`, is another process that has not said
@@ -64,7 +74,7 @@ static bool is_to_ask(const colli_family *family, int rank, uint64_t now_ns) {
   for (int i = 0; i < nposts && before < ASKERS; i++)
     before += posts[i].rank < family->rank && waits_inside(family, posts[i].rank, now_ns);
   for (int r = 0; r < family->nranks && before < ASKERS; r++)
-    if (family->table[r].host_id == family->table[rank].host_id && waits_inside(family, r, now_ns))
+    if (waits_inside(family, r, now_ns) && host_of(family, r) == host_of(family, rank))
       return false;
   return before < ASKERS;
 }
@@ -111,10 +121,10 @@ static bool look(colli_family *family, int rank, uint64_t uid, uint64_t now_ns) 
   report->seen.looked_ns = now_ns;
   if (is_far(family, rank)) {
     const colli_status_far wanted = {
-        .host_id = family->table[rank].host_id, .uid = uid, .rank = rank, .asked_ns = now_ns};
+        .host_id = host_of(family, rank), .uid = uid, .rank = rank, .asked_ns = now_ns};
     if (is_to_ask(family, rank, now_ns))
       (void)colli_status_service_look(family->service, &wanted);
-  } else if (colli_status_look(family->table[rank].pid, family->comm_id, rank, uid, &sight)) {
+  } else if (colli_status_look(pid_of(family, rank), family->comm_id, rank, uid, &sight)) {
     tell(family, rank, uid, &sight, now_ns);
   }
   return true;

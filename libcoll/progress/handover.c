@@ -102,8 +102,7 @@ unsigned colli_handover_polls(const coll_comm *comm) {
                 op->coll == COLLI_GATHER || op->coll == COLLI_REDUCE;
   int channel, step, peer = colli_engine_waits_for(op, &channel, &step);
   const coll_conn *conn = peer >= 0 ? comm->exec.links[peer].conn[channel] : NULL;
-  if (!conn || !(conn->ops->caps & COLL_CAP_SPIN) ||
-      comm->table[peer].core == comm->table[comm->rank].core)
+  if (!conn || !(conn->ops->caps & COLL_CAP_SPIN) || peer == comm->watch.mate)
     return 0;
   if (!rooted)
     return mate_is_done(comm, op, channel, step) ? POLLS_IN_TURN : 0;

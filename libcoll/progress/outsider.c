@@ -33,12 +33,14 @@ static bool add_time(pid_t pid, uint64_t *sum_ns) {
 
 /* The processor time that all ranks on this rank's core have used. False: it cannot be known. */
 static bool ranks_ran(const colli_family *family, uint64_t *sum_ns) {
-  const colli_rank_info *me = &family->table[family->rank];
+  const colli_rank_info me = colli_rank_at(family->table, family->rank);
   bool known = true;
   *sum_ns = 0;
-  for (int r = 0; r < family->nranks && known; r++)
-    if (family->table[r].host_id == me->host_id && family->table[r].core == me->core)
-      known = add_time(family->table[r].pid, sum_ns);
+  for (int r = 0; r < family->nranks && known; r++) {
+    const colli_rank_info info = colli_rank_at(family->table, r);
+    if (info.host_id == me.host_id && info.core == me.core)
+      known = add_time(info.pid, sum_ns);
+  }
   return known;
 }
 
@@ -100,7 +102,8 @@ void colli_outsider_look(coll_comm *comm) {
   colli_outsider *o = &comm->family->outsider;
   const uint64_t now_ns = comm->watch.now_ns;
   const bool can_move = CPU_COUNT(&o->may) > 1;
-  if (comm->family->table[comm->family->rank].core < 0 || !colli_world_is_real(&comm->world)) {
+  if (colli_rank_at(comm->family->table, comm->family->rank).core < 0 ||
+      !colli_world_is_real(&comm->world)) {
     o->next_ns = UINT64_MAX; /* it is not bound */
     return;
   }

@@ -54,7 +54,8 @@ static grow_member *describe_members(const shrink *s, int nmembers) {
     int origin = r;
     coll_comm_origin_rank(s->comm, r, &origin);
     members[i].origin = origin;
-    memcpy(members[i++].addrs, s->comm->table[r].control_addrs, sizeof(members->addrs));
+    const colli_rank_info info = colli_rank_at(s->comm->table, r);
+    memcpy(members[i++].addrs, info.control_addrs, sizeof(members->addrs));
   }
   return members;
 }
@@ -144,12 +145,14 @@ coll_status colli_grow_prepare(coll_comm *comm, colli_settings *settings) {
   coll_status status = colli_id_make(&id, &settings->params, &settings->error);
   if (status != COLL_OK)
     return status;
-  memcpy(comm->table[0].control_addrs, id.addrs, sizeof(id.addrs));
+  colli_rank_info own = colli_rank_at(comm->table, 0);
+  memcpy(own.control_addrs, id.addrs, sizeof(id.addrs));
   comm->shrink.listener = colli_shrink_listener_create(id.listen_fd, id.secret);
+  const bool made = comm->shrink.listener && colli_rank_table_replace(comm->table, &own);
   colli_id_release(&id);
-  return comm->shrink.listener ? COLL_OK
-                               : colli_error_set(&settings->error, COLL_ERR_NO_MEMORY, "grow",
-                                                 "out of memory for a listener");
+  return made ? COLL_OK
+              : colli_error_set(&settings->error, COLL_ERR_NO_MEMORY, "grow",
+                                "out of memory for a listener");
 }
 
 coll_status coll_comm_join_id(coll_comm *comm, coll_id *id) {

@@ -167,14 +167,17 @@ static bool acquaint(join *j, coll_comm *comm, const grow_member *members) {
   comm->shrink.epoch = call->epoch;
   comm->shrink.origins_used = call->origins_used;
   comm->map.origins = malloc((size_t)call->nranks * sizeof(*comm->map.origins));
-  for (int r = 0; comm->map.origins && r < call->nranks; r++) {
+  colli_rank_info *all = colli_rank_table_unpack(comm->table);
+  for (int r = 0; comm->map.origins && all && r < call->nranks; r++) {
     comm->map.origins[r] = call->origins_used - call->nranks + r;
     if (r >= call->nmembers)
       continue;
     comm->map.origins[r] = members[r].origin;
-    memcpy(comm->table[r].control_addrs, members[r].addrs, sizeof(members[r].addrs));
+    memcpy(all[r].control_addrs, members[r].addrs, sizeof(members[r].addrs));
   }
-  return comm->map.origins != NULL;
+  const bool made = comm->map.origins && all && colli_rank_table_replace(comm->table, all);
+  free(all);
+  return made;
 }
 
 /* Makes the new communicator with the others, and waits until it is decided that it exists. */

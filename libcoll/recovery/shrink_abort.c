@@ -22,15 +22,15 @@ bool colli_shrink_was_aborted(const coll_comm *comm) {
 
 coll_status colli_shrink_fail_aborted(const coll_comm *comm, int aborter, shrink_task task,
                                       coll_error *error) {
-  const colli_rank_info *info = &comm->table[aborter];
   COLLI_ASSERT_RANK(aborter >= 0 && aborter < comm->nranks, comm->rank);
+  const colli_rank_info info = colli_rank_at(comm->table, aborter);
   colli_error_set(error, COLL_ERR_ABORTED, task == SHRINK_AGREE ? "agree" : "shrink",
                   "coll_comm_abort() was called on rank %d (host %s, pid %d) during %s", aborter,
-                  info->host, info->pid, colli_shrink_name(task));
+                  info.host, info.pid, colli_shrink_name(task));
   error->rank = error->peer = aborter;
-  error->peer_pid = info->pid;
-  snprintf(error->host, sizeof(error->host), "%s", info->host);
-  snprintf(error->peer_host, sizeof(error->peer_host), "%s", info->host);
+  error->peer_pid = info.pid;
+  snprintf(error->host, sizeof(error->host), "%s", info.host);
+  snprintf(error->peer_host, sizeof(error->peer_host), "%s", info.host);
   return COLL_ERR_ABORTED;
 }
 

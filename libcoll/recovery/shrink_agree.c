@@ -47,6 +47,7 @@ static bool prepare_shrink(shrink *s, coll_comm *comm, colli_settings *settings)
   const colli_shrink_listener *listener = comm->shrink.listener;
   COLLI_ASSERT_RANK(listener && !comm->shrink.meeting && comm->shrink.count > 0, comm->rank);
   s->comm = comm;
+  s->own = colli_rank_at(comm->table, comm->rank);
   s->door = COLLI_DOOR_CLOSED;
   s->settings = settings;
   s->patience_ns =
@@ -59,7 +60,7 @@ static bool prepare_shrink(shrink *s, coll_comm *comm, colli_settings *settings)
                 .shortage = &s->shortage,
                 .rank = comm->rank,
                 .nranks = comm->nranks,
-                .mine = &comm->table[comm->rank],
+                .mine = &s->own,
                 .log = &settings->log,
                 .start_ns = colli_now_ns(),
                 .error = &settings->error,
@@ -88,6 +89,7 @@ static void release_shrink(shrink *s) {
   for (int r = 0; s->members && r < s->b.nranks; r++) {
     free(s->members[r].list);
     free(s->members[r].record);
+    free(s->members[r].report);
   }
   free(s->members);
   free(s->links);

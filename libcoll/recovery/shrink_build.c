@@ -30,10 +30,14 @@ static bool take_over(const shrink *s, coll_comm *child, const int *members, int
                                              .number = s->b.hello_word,
                                              .rank = s->b.rank,
                                              .nranks = s->b.nranks};
-  for (int r = 0; r < nmembers; r++) /* their listeners stay where they were */
-    memcpy(child->table[r].control_addrs, comm->table[members[r]].control_addrs,
-           sizeof(child->table[r].control_addrs));
-  return colli_shrink_inherit(child, comm, members, nmembers);
+  colli_rank_info *all = colli_rank_table_unpack(child->table);
+  for (int r = 0; all && r < nmembers; r++) { /* their listeners stay where they were */
+    const colli_rank_info old = colli_rank_at(comm->table, members[r]);
+    memcpy(all[r].control_addrs, old.control_addrs, sizeof(old.control_addrs));
+  }
+  const bool moved = all && colli_rank_table_replace(child->table, all);
+  free(all);
+  return moved && colli_shrink_inherit(child, comm, members, nmembers);
 }
 
 /* ---- while the communicator is made ---------------------------------------------------------- */
@@ -63,8 +67,9 @@ static int old_rank(const shrink *s, int rank) {
 /* Another rank of the list is lost. */
 static coll_status fail_lost(const shrink *s, int rank) {
   const int peer = new_rank(s, rank);
+  const colli_rank_info info = colli_rank_at(s->comm->table, rank);
   return fail_inside(
-      s, boot_fail(&s->b, COLL_ERR_PEER_LOST, peer, &s->comm->table[rank],
+      s, boot_fail(&s->b, COLL_ERR_PEER_LOST, peer, &info,
                    "rank %d of the new communicator is lost, or gave up, before all its ranks were "
                    "joined",
                    peer));
@@ -78,7 +83,7 @@ static coll_status check_members(shrink *s) {
       continue;
     if (!m->in || !m->awaited) /* lost; it may have come again since */
       return fail_lost(s, r);
-    if (m->said && m->report.ballot == s->ballot && m->report.report.status != COLL_OK)
+    if (m->report && m->report->ballot == s->ballot && m->report->report.status != COLL_OK)
       return fail_lost(s, r); /* it will be asked why */
   }
   return COLL_OK;
@@ -112,8 +117,20 @@ static void watch(void *ctx, boot_polls *polls) {
       boot_polls_add(polls, s->links[r]->conn.fd, POLLIN);
 }
 
+/* At the coordinator: a record is not there, or `wrong`. */
+static int fail_record(const shrink *s, int rank, const char *wrong) {
+  const int peer = new_rank(s, rank);
+  const colli_rank_info info = colli_rank_at(s->comm->table, rank);
+  const coll_status status = wrong
+                                 ? boot_fail(&s->b, COLL_ERR_PROTOCOL, peer, &info,
+                                             "rank %d sent an impossible record (%s)", rank, wrong)
+                                 : boot_fail(&s->b, COLL_ERR_TIMEOUT, peer, &info,
+                                             "rank %d did not take part in time", rank);
+  return (int)fail_inside(s, status);
+}
+
 /* Sends this rank's record; at the coordinator, waits for all. */
-static int collect(void *ctx, const colli_rank_info *mine, colli_rank_info *table, bool late) {
+static int collect(void *ctx, const colli_rank_info *mine, colli_rank_info *all, bool late) {
   shrink *s = ctx;
   if (s->up.conn.fd >= 0)
     return shrink_say_record(s, mine)
@@ -126,14 +143,11 @@ static int collect(void *ctx, const colli_rank_info *mine, colli_rank_info *tabl
     if (!s->listed[r])
       continue;
     if (r != s->b.rank && !m->record)
-      return late ? (int)fail_inside(s, boot_fail(&s->b, COLL_ERR_TIMEOUT, rank, &s->comm->table[r],
-                                                  "rank %d did not take part in time", r))
-                  : COLL_T_AGAIN;
-    table[rank] = r == s->b.rank ? *mine : *m->record;
-    const char *wrong = boot_record_check(&table[rank]);
+      return late ? fail_record(s, r, NULL) : COLL_T_AGAIN;
+    all[rank] = r == s->b.rank ? *mine : *m->record;
+    const char *wrong = boot_record_check(&all[rank]);
     if (wrong)
-      return (int)fail_inside(s, boot_fail(&s->b, COLL_ERR_PROTOCOL, rank, &s->comm->table[r],
-                                           "rank %d sent an impossible record (%s)", r, wrong));
+      return fail_record(s, r, wrong);
     rank++;
   }
   return COLL_T_DONE;

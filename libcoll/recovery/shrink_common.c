@@ -165,13 +165,15 @@ void shrink_wait_inside(shrink *s, uint64_t until_ns) {
 
 void shrink_dial(shrink *s, boot_dial *dial, int rank) {
   COLLI_ASSERT_RANK(rank >= 0 && rank < s->b.nranks && rank != s->b.rank, s->b.rank);
-  boot_dial_begin(&s->b, dial, COLLI_HELLO_SHRINK, rank, s->comm->table[rank].control_addrs);
+  boot_dial_begin(&s->b, dial, COLLI_HELLO_SHRINK, rank,
+                  colli_rank_at(s->comm->table, rank).control_addrs);
 }
 
 int shrink_dial_step(shrink *s, boot_dial *dial) {
-  const colli_rank_info *table = s->comm->table;
+  const colli_rank_table *table = s->comm->table;
   int result = boot_dial_step(&s->b, dial);
-  bool same_host = table[dial->peer].host_id == table[s->b.rank].host_id;
+  bool same_host =
+      colli_rank_at(table, dial->peer).host_id == colli_rank_at(table, s->b.rank).host_id;
   /* If another program with another secret answers, the rank no longer listens. */
   if (result <= 0 && !(result == COLL_T_AGAIN && boot_dial_gone(dial, same_host)))
     return result;

@@ -189,7 +189,8 @@ static coll_status take_orders(shrink *s, int parent, bool *over) {
   boot_note_errno(&s->b, result, true);
   if (result == EBADMSG) {
     *over = true;
-    return boot_fail_altered(&s->b, parent, &s->comm->table[parent]);
+    const colli_rank_info info = colli_rank_at(s->comm->table, parent);
+    return boot_fail_altered(&s->b, parent, &info);
   }
   if (result == COLL_T_AGAIN || result == EPROTO)
     s->skipped[parent] = true;
@@ -200,7 +201,8 @@ coll_status shrink_follow(shrink *s, int parent, bool *over) {
   *over = false;
   if (!reach_parent(s, parent)) {
     *over = true;
-    return boot_fail_altered(&s->b, parent, &s->comm->table[parent]);
+    const colli_rank_info info = colli_rank_at(s->comm->table, parent);
+    return boot_fail_altered(&s->b, parent, &info);
   }
   if (s->up.conn.fd < 0)
     return COLL_OK;

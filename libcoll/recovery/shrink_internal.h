@@ -153,11 +153,10 @@ typedef struct shrink_member {
   bool awaited;            /* an order is for it, so it will report */
   bool ends;               /* COMMIT is for it */
   colli_rank_info *record; /* NULL: not here */
-  bool said;               /* its report is here: */
-  shrink_report report;
-  bool told;       /* COMMIT has been sent to it */
-  unsigned passed; /* the kinds of parts that this rank has passed on */
-  uint32_t lost;   /* this attempt was lost, and the parent has to be told; 0: none */
+  shrink_report *report;   /* NULL: not here */
+  bool told;               /* COMMIT has been sent to it */
+  unsigned passed;         /* the kinds of parts that this rank has passed on */
+  uint32_t lost;           /* this attempt was lost, and the parent has to be told; 0: none */
 } shrink_member;
 
 /* The connection to the parent. */
@@ -179,6 +178,7 @@ typedef struct shrink {
   boot_shortage shortage;
   boot_dial dial; /* to the parent */
   coll_comm *comm;
+  colli_rank_info own; /* this rank's record there */
   colli_settings *settings;
   shrink_task task;
   uint64_t word; /* SHRINK_AGREE: this rank's */

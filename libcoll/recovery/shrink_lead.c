@@ -116,11 +116,11 @@ static uint64_t report_ns(const shrink *s, uint32_t kind) {
 /* Takes the report of a rank that takes the list. False: it is not here yet. */
 static bool take_report(shrink *s, int r, coll_status *status) {
   shrink_member *m = &s->members[r];
-  if (m->said && m->report.ballot == s->ballot) { /* and is not of a round before */
-    if (m->report.report.status == COLL_OK)
+  if (m->report && m->report->ballot == s->ballot) { /* and is not of a round before */
+    if (m->report->report.status == COLL_OK)
       m->head.adopted = s->list;
     else if (!shrink_ran_short(s, *status)) /* others then only see that rank give up */
-      *status = boot_fail_reported(&s->b, &m->report.report);
+      *status = boot_fail_reported(&s->b, &m->report->report);
     return true;
   }
   if (m->in && m->awaited)
@@ -280,9 +280,10 @@ static coll_status lead_on(lead *l) {
     bool committed = lead_gather(l);
     if (s->aborter >= 0)
       return end_all(l, shrink_fail_aborted(s), SHRINK_END);
-    if (s->altered >= 0)
-      return end_all(l, boot_fail_altered(&s->b, s->altered, &s->comm->table[s->altered]),
-                     SHRINK_END);
+    if (s->altered >= 0) {
+      const colli_rank_info info = colli_rank_at(s->comm->table, s->altered);
+      return end_all(l, boot_fail_altered(&s->b, s->altered, &info), SHRINK_END);
+    }
     if (s->astray >= 0)
       return end_all(l, shrink_fail_astray(s), SHRINK_END);
     if (s->proved)

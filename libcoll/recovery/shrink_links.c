@@ -49,15 +49,22 @@ unsigned shrink_depth(int rank) {
 
 /* ---- links ----------------------------------------------------------------------------------- */
 
+/* Forgets what a rank has said in a round. */
+static void forget_round(shrink_member *m) {
+  free(m->record);
+  free(m->report);
+  m->record = NULL;
+  m->report = NULL;
+}
+
 /* Forgets a rank that does not speak to this one any more. */
 static void lose_member(shrink *s, int rank) {
   shrink_member *m = &s->members[rank];
   if (m->passed & SHRINK_CHECKIN)
     m->lost = m->attempt;
-  m->in = m->said = m->awaited = m->ends = m->told = false;
+  m->in = m->awaited = m->ends = m->told = false;
   m->asked = 0;
-  free(m->record);
-  m->record = NULL;
+  forget_round(m);
 }
 
 bool shrink_link_open(shrink *s, int rank, colli_auth *auth) {
@@ -154,14 +161,15 @@ static bool take_part(shrink *s, int link, const shrink_part *part, const uint8_
       memcpy(m->record, bytes, sizeof(*m->record));
     return true;
   case SHRINK_REPORT:
-    if (part->bytes != sizeof(m->report))
+    if (part->bytes != sizeof(*m->report))
       return false;
-    if (!valid)
+    if (valid && !m->report)
+      m->report = shrink_alloc(s, sizeof(*m->report));
+    if (!valid || !m->report)
       return true;
-    memcpy(&m->report, bytes, sizeof(m->report));
-    m->said = true;
-    if (m->report.report.status == COLL_ERR_ABORTED)
-      shrink_note_abort(s, m->report.report.error.rank);
+    memcpy(m->report, bytes, sizeof(*m->report));
+    if (m->report->report.status == COLL_ERR_ABORTED)
+      shrink_note_abort(s, m->report->report.error.rank);
     return true;
   case SHRINK_TOLD:
     m->told = m->told || valid;
@@ -297,10 +305,8 @@ static void note_order(shrink_member *m, const shrink_order *order) {
   if (order->kind != SHRINK_BUILD && order->kind != SHRINK_RENEW)
     return;
   m->awaited = true;
-  m->said = false;
   m->passed &= SHRINK_CHECKIN;
-  free(m->record);
-  m->record = NULL;
+  forget_round(m);
 }
 
 void shrink_pass_down(shrink *s, const shrink_order *order, const uint8_t *flags) {

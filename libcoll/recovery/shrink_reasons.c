@@ -20,7 +20,8 @@ coll_status shrink_fail_few(shrink *s, const bool *takes) {
   }
   boot_list_ranks(missing, nranks, true, list, sizeof(list));
   free(missing);
-  return boot_fail(&s->b, COLL_ERR_TIMEOUT, first, first < 0 ? NULL : &s->comm->table[first],
+  const colli_rank_info info = colli_rank_at(s->comm->table, first < 0 ? 0 : first);
+  return boot_fail(&s->b, COLL_ERR_TIMEOUT, first, first < 0 ? NULL : &info,
                    "%d rank(s) met, led by rank %d (host %s), but rank(s) %s did not come within "
                    "%.3g s, and nothing shows that they died. They may have gone on without these "
                    "ranks, which are fewer than most, and left out; look whether they called "
@@ -34,12 +35,12 @@ coll_status shrink_fail_few(shrink *s, const bool *takes) {
 coll_status shrink_fail_astray(const shrink *s) {
   const shrink_member *m = &s->members[s->astray];
   const char *other = m->in ? colli_shrink_name((shrink_task)m->head.task) : "another call";
+  const colli_rank_info info = colli_rank_at(s->comm->table, s->astray);
   return boot_fail(
-      &s->b, COLL_ERR_MISMATCH, s->astray, &s->comm->table[s->astray],
+      &s->b, COLL_ERR_MISMATCH, s->astray, &info,
       "rank %d (host %s) is in %s while rank %d (host %s) is in %s; all ranks must make "
       "the same call",
-      s->astray, s->comm->table[s->astray].host, other, s->b.rank, s->b.mine->host,
-      colli_shrink_name(s->task));
+      s->astray, info.host, other, s->b.rank, s->b.mine->host, colli_shrink_name(s->task));
 }
 
 /* ---- shortages that leave ranks out ---------------------------------------------------------- */

@@ -49,8 +49,9 @@ bool shrink_say_record(shrink *s, const colli_rank_info *record) {
 
 void shrink_say_report(shrink *s, const shrink_report *report) {
   shrink_member *m = &s->members[s->b.rank];
-  m->report = *report;
-  m->said = true;
+  m->report = m->report ? m->report : shrink_alloc(s, sizeof(*report));
+  if (m->report)
+    *m->report = *report;
 }
 
 /* ---- batches --------------------------------------------------------------------------------- */
@@ -59,7 +60,7 @@ void shrink_say_report(shrink *s, const shrink_report *report) {
 static unsigned unsent(const shrink_member *m) {
   unsigned kinds = m->lost ? SHRINK_LOST : 0;
   if (m->in)
-    kinds |= (SHRINK_CHECKIN | (m->record ? SHRINK_RECORD : 0u) | (m->said ? SHRINK_REPORT : 0u) |
+    kinds |= (SHRINK_CHECKIN | (m->record ? SHRINK_RECORD : 0u) | (m->report ? SHRINK_REPORT : 0u) |
               (m->told ? SHRINK_TOLD : 0u)) &
              ~m->passed;
   return kinds;
@@ -75,7 +76,7 @@ static bool is_complete(const shrink *s, unsigned kinds) {
       complete = !shrink_is_below(r, s->b.rank);
     if ((kinds & SHRINK_CHECKIN) && m->in && m->asked)
       complete = false;
-    if (m->in && m->awaited && !m->said)
+    if (m->in && m->awaited && !m->report)
       complete = complete && !(kinds & SHRINK_REPORT) && (!(kinds & SHRINK_RECORD) || m->record);
   }
   return complete;
@@ -108,7 +109,7 @@ static uint8_t *add_parts(const shrink *s, uint8_t *at, int rank, unsigned kinds
   if (kinds & SHRINK_RECORD)
     at = add_part(at, m, rank, SHRINK_RECORD, m->record, sizeof(*m->record), NULL, 0);
   if (kinds & SHRINK_REPORT)
-    at = add_part(at, m, rank, SHRINK_REPORT, &m->report, sizeof(m->report), NULL, 0);
+    at = add_part(at, m, rank, SHRINK_REPORT, m->report, sizeof(*m->report), NULL, 0);
   if (kinds & SHRINK_TOLD)
     at = add_part(at, m, rank, SHRINK_TOLD, NULL, 0, NULL, 0);
   return at;
@@ -186,7 +187,7 @@ bool shrink_pass_up(shrink *s) {
     const unsigned more = unsent(&s->members[r]);
     kinds |= more;
     urgent = urgent || (more & SHRINK_LOST) ||
-             ((more & SHRINK_REPORT) && s->members[r].report.report.status != COLL_OK);
+             ((more & SHRINK_REPORT) && s->members[r].report->report.status != COLL_OK);
   }
   const uint64_t now_ns = colli_now_ns();
   if (!kinds && !urgent)
@@ -201,7 +202,7 @@ bool shrink_pass_up(shrink *s) {
   for (int r = 0; r < s->b.nranks; r++) {
     shrink_member *m = &s->members[r];
     m->passed |= unsent(m) & ~(unsigned)SHRINK_LOST;
-    m->awaited = m->awaited && !m->said;
+    m->awaited = m->awaited && !m->report;
     m->lost = 0;
   }
   return true;

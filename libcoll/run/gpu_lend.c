@@ -39,8 +39,11 @@ static half half_of(const colli_call *call, const colli_gpu_places *places, int 
 }
 
 bool colli_gpu_is_taken(const coll_comm *comm, int peer) {
-  const coll_transport_ops *ops = comm->exec.links[peer].ops;
-  return comm->params.number[COLLI_PARAM_GPU_DIRECT_RDMA] == COLLI_GPU_RDMA_AUTO && ops &&
+  if (peer == comm->rank)
+    return false;
+  coll_endpoint *endpoint;
+  const coll_transport_ops *ops = colli_comm_transport(comm, peer, &endpoint);
+  return comm->params.number[COLLI_PARAM_GPU_DIRECT_RDMA] == COLLI_GPU_RDMA_AUTO &&
          coll_transport_reaches_devices(ops);
 }
 
@@ -72,7 +75,8 @@ bool colli_gpu_may_lend(const coll_comm *comm, const colli_call *call,
 
 /* Lends a half. The driver may wait for kernels that wait for other ranks. */
 static void lend(coll_comm *comm, const half *it, colli_lent *lent) {
-  const colli_link *link = &comm->exec.links[it->peer];
+  coll_endpoint *endpoint;
+  const coll_transport_ops *ops = colli_comm_transport(comm, it->peer, &endpoint);
   colli_gpu_dmabuf buffer;
   const char *why = NULL;
   colli_call_pause(comm);
@@ -81,16 +85,15 @@ static void lend(coll_comm *comm, const half *it, colli_lent *lent) {
   colli_call_resume(comm);
   if (!lends)
     return;
-  const int status =
-      link->ops->register_device(link->endpoint, buffer.fd, buffer.offset, it->memory, it->bytes,
-                                 it->written, &lent->memory, &why);
+  const int status = ops->register_device(endpoint, buffer.fd, buffer.offset, it->memory, it->bytes,
+                                          it->written, &lent->memory, &why);
   colli_fd_close(buffer.fd);
   if (status != COLL_OK) {
     colli_gpu_lend_refused(comm->gpu, it->device, status == COLL_ERR_UNSUPPORTED, &comm->log, why);
     return;
   }
-  lent->with = link->ops;
-  lent->at = link->endpoint;
+  lent->with = ops;
+  lent->at = endpoint;
   lent->address = it->memory;
 }
 

@@ -63,7 +63,7 @@ static int by_host(const void *a, const void *b) {
 /* Lists all ranks host by host, in their order. */
 static void sort_ranks(const coll_comm *comm, neighbour *sorted) {
   for (int rank = 0; rank < comm->nranks; rank++)
-    sorted[rank] = (neighbour){comm->table[rank].host_id, rank};
+    sorted[rank] = (neighbour){colli_rank_at(comm->table, rank).host_id, rank};
   qsort(sorted, (size_t)comm->nranks, sizeof(*sorted), by_host);
 }
 
@@ -149,11 +149,12 @@ static coll_status exchange(coll_comm *comm, const neighbour *sorted, own_device
   }
   if (status != COLL_OK)
     return status;
+  const uint64_t host_id = colli_rank_at(comm->table, comm->rank).host_id;
   uint64_t own = 0;
   for (int i = 0, end; i < comm->nranks; i = end) {
     end = end_of_host(comm, sorted, i);
     number_devices(&sorted[i], end - i, devices, number);
-    if (sorted[i].host_id == comm->table[comm->rank].host_id)
+    if (sorted[i].host_id == host_id)
       own = find_reached(comm, &sorted[i], end - i, devices, number, device);
   }
   return colli_direct_gather(comm, &colli_direct_joining, &own, reached, sizeof(own));

@@ -8,9 +8,10 @@
 
 size_t colli_staged_least_slot(const coll_comm *comm) {
   uint32_t least = UINT32_MAX;
-  for (int i = 0; i < comm->nranks; i++)
-    if (comm->table[i].gpu_slot_bytes < least)
-      least = comm->table[i].gpu_slot_bytes;
+  for (int i = 0; i < comm->nranks; i++) {
+    const uint32_t bytes = colli_rank_at(comm->table, i).gpu_slot_bytes;
+    least = bytes < least ? bytes : least;
+  }
   return least;
 }
 

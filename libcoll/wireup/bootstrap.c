@@ -14,8 +14,6 @@
 #include "libcoll/net/door.h"
 #include "libcoll/wireup/bootstrap_roles.h"
 
-_Static_assert(sizeof(colli_rank_info) % 8 == 0, "travels as it is");
-
 /* Whether a descriptor is a listening socket at the id's port, and not something else that reused
  * its number. */
 static bool is_listener(const colli_id *id) {
@@ -57,8 +55,8 @@ static coll_status run_role(boot *b, boot_links *links, int listen_fd, const col
       return boot_meet(b, links);
     return listen_fd >= 0 ? boot_serve(b, links, listen_fd, time) : boot_join(b, links, time);
   }
-  links->table[0] = *b->mine;
-  return COLL_OK;
+  links->table = colli_rank_table_create(b->mine, 1);
+  return links->table ? COLL_OK : boot_fail_table(b);
 }
 
 /* Turns the sockets of a successful bootstrap into control links. */
@@ -92,28 +90,25 @@ static boot_links *create_links(boot *b) {
     links->listen_fd = -1;
     links->server = b->id->listen_fd >= 0 ? b->rank : b->id->server;
     links->door = COLLI_DOOR_CLOSED;
-    links->table = calloc((size_t)b->nranks, sizeof(*links->table));
   }
-  if (boot_polls_create(&b->polls, descriptors) && links && links->table)
+  if (boot_polls_create(&b->polls, descriptors) && links)
     return links;
-  if (links)
-    free(links->table);
   free(links);
-  boot_fail(b, COLL_ERR_NO_MEMORY, -1, NULL, "out of memory for a table of %d ranks", b->nranks);
+  (void)boot_fail_table(b);
   return NULL;
 }
 
 /* Closes and frees what is left of the links. */
 static void destroy_links(boot_links *links) {
   boot_links_close(links);
-  free(links->table);
+  colli_rank_table_free(links->table);
   explicit_bzero(links, sizeof(*links)); /* handshakes leave keys */
   free(links);
 }
 
 coll_status colli_bootstrap(const colli_id *id, int rank, int nranks, colli_rank_info *mine,
                             const colli_params *params, uint64_t deadline_ns, const colli_log *log,
-                            colli_lifelines *lifelines, colli_rank_info **table, colli_ctrl **ctrl,
+                            colli_lifelines *lifelines, colli_rank_table **table, colli_ctrl **ctrl,
                             coll_error *error) {
   COLLI_ASSERT_RANK(rank >= 0 && rank < nranks, rank);
   *table = NULL;

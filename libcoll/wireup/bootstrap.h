@@ -6,75 +6,12 @@
 #ifndef COLLI_WIREUP_BOOTSTRAP_H
 #define COLLI_WIREUP_BOOTSTRAP_H
 
-#include "coll/coll_transport.h"
-#include "libcoll/base/calibration.h"
 #include "libcoll/base/clock.h"
 #include "libcoll/base/param.h"
 #include "libcoll/net/auth.h"
-#include "libcoll/net/interfaces.h"
 #include "libcoll/wireup/ctrl.h"
 #include "libcoll/wireup/id.h"
-
-#define COLLI_MAX_TRANSPORTS 6
-#define COLLI_CPU_WORDS      16
-#define COLLI_LEVELS_BYTES   96
-#define COLLI_HOST_LEVELS    3 /* of groups of hosts */
-
-/* Where colli_rank_info.link_mbit comes from. Later ones are trusted more. */
-typedef enum colli_speed_source {
-  COLLI_SPEED_UNKNOWN,
-  COLLI_SPEED_WANTED,   /* not known, and the rank asks to measure it */
-  COLLI_SPEED_MEASURED, /* at creation */
-  COLLI_SPEED_DECLARED, /* COLL_LINK_SPEED */
-  COLLI_SPEED_SOURCES
-} colli_speed_source;
-
-/* Where colli_rank_info.levels comes from. Later ones are trusted more. */
-typedef enum colli_level_source {
-  COLLI_LEVELS_UNKNOWN,
-  COLLI_LEVELS_MEASURED, /* at creation */
-  COLLI_LEVELS_SLURM,    /* Slurm's topology */
-  COLLI_LEVELS_DECLARED, /* COLL_LEVELS */
-  COLLI_LEVEL_SOURCES
-} colli_level_source;
-
-/* What every rank knows about every other. It is sent byte for byte, so it has no padding. */
-typedef struct colli_rank_info {
-  char host[64];
-  uint64_t host_id;
-  uint64_t clock_id; /* of its CLOCK_MONOTONIC, if it wants the shared time; 0: it does not */
-  int32_t pid;
-  int32_t core;        /* the processor that it is bound to, or -1 if not exactly one */
-  int32_t numa_node;   /* of that processor, or -1 */
-  uint32_t slot_bytes; /* as the user set it; 0: not set */
-  uint32_t slot_count;
-  uint32_t timeout_ms;
-  uint32_t transports;              /* bit t: blob[t] is valid; t is an index of transport_names */
-  uint8_t deterministic;            /* coll_determinism */
-  uint8_t accumulate;               /* coll_accumulate */
-  uint8_t data_check;               /* colli_data_check */
-  uint8_t gpu;                      /* 1: it uses a GPU, and may share its memory */
-  uint8_t nonce[COLLI_NONCE_BYTES]; /* drawn for this communicator, if data is checked */
-  uint64_t dev_shm_free;            /* bytes for shared memory: see shm_capacity.h */
-  uint64_t tmp_free;
-  uint64_t cpus[COLLI_CPU_WORDS];  /* the processors that it may run on */
-  uint64_t quota_group;            /* those of one host with the same share ... */
-  uint64_t quota_millicores;       /* ... this much processor time; 0: no limit */
-  colli_calibration calibration;   /* what it has measured, or typical costs */
-  double link_mbit;                /* the speed of its host's link to the network; 0: not known */
-  uint64_t link_source;            /* colli_speed_source */
-  char levels[COLLI_LEVELS_BYTES]; /* where its host is: "paris/rack 7"; "": not known */
-  uint64_t level_source;           /* colli_level_source */
-  double level_alpha_ns[COLLI_HOST_LEVELS]; /* what a message costs that leaves each of these; 0:
-                                             * not known */
-  double level_beta_ns_per_byte[COLLI_HOST_LEVELS];
-  uint64_t corrections; /* the digest of those that it has read; 0: none */
-  colli_addr control_addrs[COLLI_MAX_ADDRS];
-  char transport_names[64]; /* in the order of choice: "shm,verbs,tcp" */
-  uint8_t blob[COLLI_MAX_TRANSPORTS][COLL_BLOB_BYTES];
-  uint32_t status_port;    /* where other hosts ask for status pages; 0: nowhere */
-  uint32_t gpu_slot_bytes; /* COLL_GPU_SLOT_BYTES */
-} colli_rank_info;
+#include "libcoll/wireup/rank_table.h"
 
 struct boot_polls;
 struct boot_shortage;
@@ -98,9 +35,9 @@ typedef struct colli_lifelines {
   void *ctx; /* of these functions, which may be NULL: */
   coll_status (*interrupt)(void *ctx, coll_error *error);
   void (*watch)(void *ctx, struct boot_polls *polls);
-  /* Rank 0 fills in the table; the others send `mine`. COLL_T_DONE: that is done; COLL_T_AGAIN:
-   * call again, unless it is `late`; or a coll_status. */
-  int (*collect)(void *ctx, const colli_rank_info *mine, colli_rank_info *table, bool late);
+  /* Rank 0 fills in the records of all; the others send `mine`. COLL_T_DONE: that is done;
+   * COLL_T_AGAIN: call again, unless it is `late`; or a coll_status. */
+  int (*collect)(void *ctx, const colli_rank_info *mine, colli_rank_info *all, bool late);
   struct boot_shortage *shortage; /* of this rank so far; the bootstrap adds its own; or NULL */
   long long timeout_ms;           /* for colli_create: replaces create_timeout_ms unless it is 0 */
   colli_secret *keep; /* for colli_create: this rank gets a shrink listener with this secret */
@@ -116,11 +53,12 @@ typedef struct colli_lifelines {
  * from it, and closes it in every case. `mine` is completed with control_addrs. If any rank fails,
  * every rank that checked in gets an error that names the cause: missing ranks (TIMEOUT), a rank
  * claimed twice or an nranks that differs (MISMATCH, both hosts and pids named), wrong secret
- * (AUTH). *table is malloc'ed: nranks records. `log` gets a line for each rejected connection.
+ * (AUTH). *table has nranks records; the caller frees it. `log` gets a line for each rejected
+ * connection.
  */
 coll_status colli_bootstrap(const colli_id *id, int rank, int nranks, colli_rank_info *mine,
                             const colli_params *params, uint64_t deadline_ns, const colli_log *log,
-                            colli_lifelines *lifelines, colli_rank_info **table, colli_ctrl **ctrl,
+                            colli_lifelines *lifelines, colli_rank_table **table, colli_ctrl **ctrl,
                             coll_error *error);
 
 #endif

@@ -85,15 +85,19 @@ static coll_status step_dial(join_state *j) {
   return COLL_OK;
 }
 
-/* The server's record, if it is here. */
-static const colli_rank_info *server_info(const join_state *j) {
-  return j->links->have_table ? &j->links->table[j->links->server] : NULL;
+/* The server's record in *info, if it is here; else NULL. */
+static const colli_rank_info *server_info(const join_state *j, colli_rank_info *info) {
+  if (!j->links->have_table)
+    return NULL;
+  *info = colli_rank_at(j->links->table, j->links->server);
+  return info;
 }
 
 /* The server's connection ended without an outcome. */
 static coll_status fail_server_lost(const join_state *j) {
   const boot *b = j->b;
-  const colli_rank_info *info = server_info(j);
+  colli_rank_info room;
+  const colli_rank_info *info = server_info(j, &room);
   char addr[COLLI_ADDR_TEXT], server[BOOT_SERVER_TEXT];
   return boot_fail(b, COLL_ERR_PEER_LOST, j->links->server, info,
                    "%s%s%s%s is lost: it closed its connection to rank %d (host %s) before "
@@ -186,11 +190,14 @@ static void take_answer(join_state *j) {
 static int pull_table(join_state *j, coll_status *status) {
   const boot *b = j->b;
   boot_links *links = j->links;
-  const int result = colli_sealed_pull(&j->conn, links->table,
-                                       (size_t)b->nranks * sizeof(*links->table), &j->table_done);
+  const int server = j->outcome.server;
+  *status = boot_links_expect_table(b, links, server, j->outcome.table_bytes);
+  if (*status != COLL_OK)
+    return COLL_T_DONE;
+  const int result =
+      colli_sealed_pull(&j->conn, links->table->packed, links->table->bytes, &j->table_done);
   if (result != COLL_T_DONE)
     return result;
-  const int server = j->outcome.server;
   *status = boot_links_take_table(b, links, server, server, j->outcome.remaining_ms);
   j->outcome_done = 0;
   return COLL_T_DONE;
@@ -239,8 +246,10 @@ static coll_status step_server(join_state *j, bool *over) {
   if (result == COLL_T_DONE)
     return boot_fail(b, COLL_ERR_PROTOCOL, j->links->server, NULL,
                      "the server reported success before rank %d had its links", b->rank);
-  if (result == EBADMSG)
-    return boot_fail_altered(b, j->links->server, server_info(j));
+  if (result == EBADMSG) {
+    colli_rank_info room;
+    return boot_fail_altered(b, j->links->server, server_info(j, &room));
+  }
   if (result <= 0 && sent <= 0)
     return COLL_OK;
   const int why = result > 0 ? result : sent;
@@ -261,6 +270,7 @@ static bool is_idle(const join_state *j) {
 static coll_status fail_server_late(join_state *j) {
   const boot *b = j->b;
   char server[BOOT_SERVER_TEXT];
+  colli_rank_info room;
   const coll_status status = j->dial.answered ? COLL_ERR_TIMEOUT : COLL_ERR_UNREACHABLE;
   if (j->conn.fd < 0 && b->id->server < 0)
     return fail_at_server(j, status,
@@ -272,7 +282,7 @@ static coll_status fail_server_late(join_state *j) {
                           "rank %d (host %s) could not reach %s in time: %s; look whether it "
                           "was started and listens there (COLL_ROOT), and for a firewall "
                           "(COLL_PORT_RANGE) or the wrong interface (COLL_TCP_IFNAME)");
-  return boot_fail(b, COLL_ERR_TIMEOUT, j->links->server, server_info(j),
+  return boot_fail(b, COLL_ERR_TIMEOUT, j->links->server, server_info(j, &room),
                    "rank %d (host %s) checked in, but %s told no outcome within %.3g s; look "
                    "whether that process is stopped",
                    b->rank, b->mine->host, boot_server_text(b, j->links->server, server),

@@ -118,14 +118,37 @@ static int accept_links(const boot *b, boot_links *links) {
   return (int)status;
 }
 
+coll_status boot_links_expect_table(const boot *b, boot_links *links, int from, size_t bytes) {
+  if (links->table && links->table->bytes == bytes)
+    return COLL_OK;
+  if (!colli_rank_table_fits(b->nranks, bytes))
+    return boot_fail(b, COLL_ERR_PROTOCOL, from, NULL,
+                     "rank %d sends a table of %zu bytes, which is impossible for %d ranks", from,
+                     bytes, b->nranks);
+  colli_rank_table_free(links->table); /* of a connection that was given up */
+  links->table = colli_rank_table_receive(b->nranks, bytes);
+  return links->table ? COLL_OK : boot_fail_table(b);
+}
+
+/* What is wrong with the record of a rank in a table that was received; NULL: nothing. */
+static const char *check_record(const colli_rank_table *table, int rank) {
+  const colli_rank_info info = colli_rank_at(table, rank);
+  colli_rank_info checked = info;
+  const char *wrong = boot_record_check(&checked);
+  return wrong || memcmp(&checked, &info, sizeof(info)) == 0 ? wrong : "texts without an end";
+}
+
 coll_status boot_links_take_table(const boot *b, boot_links *links, int from, int server,
                                   uint32_t remaining_ms) {
   if (server < 0 || server >= b->nranks || server == b->rank)
     return boot_fail(b, COLL_ERR_PROTOCOL, from, NULL,
                      "rank %d of %d says that rank %d serves, which is impossible", from, b->nranks,
                      server);
+  if (!colli_rank_table_check(links->table))
+    return boot_fail(b, COLL_ERR_PROTOCOL, from, NULL, "rank %d passed on a damaged table of ranks",
+                     from);
   for (int rank = 0; rank < b->nranks; rank++) {
-    const char *wrong = boot_record_check(&links->table[rank]);
+    const char *wrong = check_record(links->table, rank);
     if (wrong)
       return boot_fail(b, COLL_ERR_PROTOCOL, from, NULL,
                        "rank %d passed on an impossible record (%s) of rank %d", from, wrong, rank);
@@ -144,16 +167,21 @@ static bool carries_table(const boot *b, const boot_links *links, const boot_lin
   return link->table && links->server != (sends ? link->peer : b->rank);
 }
 
-/* Receives the head and, from the parent, the table: an errno if the connection ends. */
-static int pull_table(const boot *b, boot_links *links, boot_link *link) {
+/* Receives the head and, from the parent, the table: an errno if the connection ends. *status: of
+ * the room for the table. */
+static int pull_table(const boot *b, boot_links *links, boot_link *link, coll_status *status) {
   const bool table = carries_table(b, links, link, false);
   int result = colli_sealed_pull(&link->conn, &link->head, sizeof(link->head), &link->head_done);
   if (result == COLL_T_DONE &&
-      (link->head.magic != LINK_MAGIC || link->head.records != (table ? (uint32_t)b->nranks : 0)))
+      (link->head.magic != LINK_MAGIC || (link->head.table_bytes > 0) != table))
     result = EPROTO;
-  if (result == COLL_T_DONE && table)
-    result = colli_sealed_pull(&link->conn, links->table, (size_t)b->nranks * sizeof(*links->table),
+  if (result == COLL_T_DONE && table) {
+    *status = boot_links_expect_table(b, links, link->peer, link->head.table_bytes);
+    if (*status != COLL_OK)
+      return result;
+    result = colli_sealed_pull(&link->conn, links->table->packed, links->table->bytes,
                                &link->table_done);
+  }
   link->headed = result == COLL_T_DONE;
   return result;
 }
@@ -165,13 +193,13 @@ static int step_accepted(const boot *b, boot_links *links, boot_link *link) {
   int result = COLL_T_DONE;
   if (!link->headed) {
     const bool table = carries_table(b, links, link, false);
-    result = pull_table(b, links, link);
-    if (link->headed && table) {
-      const coll_status status =
+    coll_status status = COLL_OK;
+    result = pull_table(b, links, link, &status);
+    if (status == COLL_OK && link->headed && table)
+      status =
           boot_links_take_table(b, links, link->peer, link->head.server, link->head.remaining_ms);
-      if (status != COLL_OK)
-        return (int)status;
-    }
+    if (status != COLL_OK)
+      return (int)status;
   }
   if (link->spare.fd >= 0 && colli_sealed_shake(&link->spare) > 0)
     colli_sealed_close(&link->spare); /* the neighbour sees that, too */
@@ -201,30 +229,31 @@ static int step_accepted(const boot *b, boot_links *links, boot_link *link) {
 /* No address of a neighbour leads to it. */
 static int fail_dial(const boot *b, const boot_links *links, const boot_link *link, int status) {
   char attempts[400];
-  const colli_rank_info *info = &links->table[link->peer];
+  const colli_rank_info info = colli_rank_at(links->table, link->peer);
   if (link->dial.altered)
-    return (int)boot_fail_altered(b, link->peer, info);
+    return (int)boot_fail_altered(b, link->peer, &info);
   boot_dial_describe(&link->dial, attempts, sizeof(attempts));
-  return (int)boot_fail(b, (coll_status)status, link->peer, info,
+  return (int)boot_fail(b, (coll_status)status, link->peer, &info,
                         "rank %d (host %s) found nobody who knows the secret at the addresses of "
                         "rank %d (host %s, pid %d): %s; choose the right interface with "
                         "COLL_TCP_IFNAME",
-                        b->rank, b->mine->host, link->peer, info->host, info->pid, attempts);
+                        b->rank, b->mine->host, link->peer, info.host, info.pid, attempts);
 }
 
 /* Makes the head, and begins to dial a spare connection if there may be one. */
 static void begin_head(const boot *b, boot_links *links, boot_link *link) {
+  const colli_rank_info peer = colli_rank_at(links->table, link->peer);
   link->conn = link->dial.conn;
-  link->dialling_spare = boot_dial_begin_spare(b, &link->dial, link->peer,
-                                               links->table[link->peer].control_addrs, &link->conn);
+  link->dialling_spare =
+      boot_dial_begin_spare(b, &link->dial, link->peer, peer.control_addrs, &link->conn);
   link->spare_until_ns = 0;
   link->head_done = link->table_done = link->spare_done = 0;
-  link->head =
-      (boot_link_head){.magic = LINK_MAGIC,
-                       .records = carries_table(b, links, link, true) ? (uint32_t)b->nranks : 0,
-                       .remaining_ms = boot_remaining_ms(links->deadline_ns),
-                       .server = links->server,
-                       .tries_spare = link->dialling_spare};
+  link->head = (boot_link_head){
+      .magic = LINK_MAGIC,
+      .table_bytes = carries_table(b, links, link, true) ? (uint32_t)links->table->bytes : 0,
+      .remaining_ms = boot_remaining_ms(links->deadline_ns),
+      .server = links->server,
+      .tries_spare = link->dialling_spare};
 }
 
 /* How long to try for a spare connection: less if the links must be up soon. */
@@ -258,7 +287,7 @@ static int step_dialled(const boot *b, boot_links *links, boot_link *link) {
   COLLI_ASSERT_RANK(link->dials && !link->up && links->have_table, b->rank);
   if (!link->began) {
     boot_dial_begin(b, &link->dial, COLLI_HELLO_CONTROL, link->peer,
-                    links->table[link->peer].control_addrs);
+                    colli_rank_at(links->table, link->peer).control_addrs);
     link->began = true;
   }
   if (link->conn.fd < 0) {
@@ -269,7 +298,7 @@ static int step_dialled(const boot *b, boot_links *links, boot_link *link) {
   }
   int result = colli_sealed_push(&link->conn, &link->head, sizeof(link->head), &link->head_done);
   if (result == COLL_T_DONE && carries_table(b, links, link, true))
-    result = colli_sealed_push(&link->conn, links->table, (size_t)b->nranks * sizeof(*links->table),
+    result = colli_sealed_push(&link->conn, links->table->packed, links->table->bytes,
                                &link->table_done);
   link->headed = result == COLL_T_DONE;
   if (link->headed && link->head.tries_spare)
@@ -287,20 +316,20 @@ static int step_dialled(const boot *b, boot_links *links, boot_link *link) {
 static int fail_links_late(const boot *b, const boot_links *links) {
   for (int i = 0; i < links->count; i++) {
     const boot_link *link = &links->at[i];
-    const colli_rank_info *info = &links->table[link->peer];
     char attempts[400];
     if (link->up || !link->dials)
       continue;
+    const colli_rank_info info = colli_rank_at(links->table, link->peer);
     if (link->conn.fd >= 0)
       snprintf(attempts, sizeof(attempts), "it is connected, but takes no bytes");
     else
       boot_dial_describe(&link->dial, attempts, sizeof(attempts));
     return (int)boot_fail(b, link->dial.answered ? COLL_ERR_TIMEOUT : COLL_ERR_UNREACHABLE,
-                          link->peer, info,
+                          link->peer, &info,
                           "rank %d (host %s) could not make its control link to rank %d (host %s, "
                           "pid %d): %s; check the firewall between the hosts, COLL_TCP_IFNAME and "
                           "COLL_PORT_RANGE",
-                          b->rank, b->mine->host, link->peer, info->host, info->pid, attempts);
+                          b->rank, b->mine->host, link->peer, info.host, info.pid, attempts);
   }
   return COLL_T_AGAIN; /* the missing link is another rank's, which tells the server */
 }

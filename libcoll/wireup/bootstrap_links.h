@@ -14,7 +14,7 @@
  * word (uint32_t) comes last: whether there is a spare connection. */
 typedef struct boot_link_head {
   uint32_t magic;
-  uint32_t records;      /* that follow */
+  uint32_t table_bytes;  /* that follow */
   uint32_t remaining_ms; /* until the links must be up */
   int32_t server;
   uint32_t tries_spare;
@@ -38,8 +38,8 @@ typedef struct boot_link {
 typedef struct boot_links {
   int listen_fd; /* -1: none */
   colli_door door;
-  colli_rank_info *table;
-  bool have_table;
+  colli_rank_table *table; /* NULL: nothing of it is here */
+  bool have_table;         /* all of it is */
   int server; /* the rank that serves the others; -1: not known yet. With the table it is */
   uint64_t deadline_ns; /* for the links; set by the server, arrives with the table */
   int count;
@@ -48,6 +48,10 @@ typedef struct boot_links {
 
 /* Opens the control listener, completes boot->mine. */
 coll_status boot_links_open(const boot *b, boot_links *links, const colli_params *params);
+
+/* The table will come from the rank `from`, with so many bytes: makes room, unless there is.
+ * COLL_OK, PROTOCOL or NO_MEMORY. */
+coll_status boot_links_expect_table(const boot *b, boot_links *links, int from, size_t bytes);
 
 /* The table has arrived from the rank `from`, with the rank that serves and the time for the links:
  * checks it. COLL_OK, or PROTOCOL. */

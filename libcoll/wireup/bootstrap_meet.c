@@ -4,7 +4,8 @@
  * new, and the table comes down their tree as in any other bootstrap. The caller tells all ranks
  * whether they succeeded.
  */
-#include "libcoll/base/assert.h"
+#include <stdlib.h>
+
 #include "libcoll/base/clock.h"
 #include "libcoll/wireup/bootstrap_roles.h"
 
@@ -17,8 +18,19 @@ static coll_status fail_late(const boot *b) {
                    (double)(colli_now_ns() - b->start_ns) / (double)COLLI_NS_PER_S);
 }
 
-coll_status boot_meet(boot *b, boot_links *links) {
+/* Hands this rank's record to the caller; at rank 0, makes the table of those that the caller has
+ * put into `all`. COLL_T_DONE: that is done; COLL_T_AGAIN; or a coll_status. */
+static int collect(const boot *b, boot_links *links, colli_rank_info *all, bool late) {
   const colli_lifelines *with = b->lifelines;
+  const int result = with->collect(with->ctx, b->mine, all, late);
+  if (result != COLL_T_DONE || b->rank != 0)
+    return result;
+  links->table = colli_rank_table_create(all, b->nranks);
+  return links->table ? result : (int)boot_fail_table(b);
+}
+
+/* Meets the others; `all`: room for their records at rank 0. */
+static coll_status meet_others(boot *b, boot_links *links, colli_rank_info *all) {
   /* Rank 0 must be the first to find out who is late. */
   const uint64_t fifth_ns = (b->deadline_ns - b->start_ns) / 5;
   const uint64_t until_ns = b->deadline_ns - (b->rank == 0 ? fifth_ns : 0);
@@ -30,7 +42,7 @@ coll_status boot_meet(boot *b, boot_links *links) {
     if (status != COLL_OK)
       return status;
     if (collected == COLL_T_AGAIN)
-      collected = with->collect(with->ctx, b->mine, links->table, late);
+      collected = collect(b, links, all, late);
     if (collected > 0)
       return (coll_status)collected;
     if (collected == COLL_T_DONE && !begun) {
@@ -52,4 +64,11 @@ coll_status boot_meet(boot *b, boot_links *links) {
     boot_lifelines_watch(b);
     boot_note_errno(b, boot_polls_wait(&b->polls), true);
   }
+}
+
+coll_status boot_meet(boot *b, boot_links *links) {
+  colli_rank_info *all = b->rank == 0 ? calloc((size_t)b->nranks, sizeof(*all)) : NULL;
+  const coll_status status = b->rank == 0 && !all ? boot_fail_table(b) : meet_others(b, links, all);
+  free(all);
+  return status;
 }

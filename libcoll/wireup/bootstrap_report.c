@@ -85,6 +85,26 @@ coll_status boot_fail_altered(const boot *b, int peer, const colli_rank_info *in
                    b->rank, b->mine->host);
 }
 
+coll_status boot_fail_version(const boot *b, int rank, uint32_t version) {
+  return boot_fail(b, COLL_ERR_MISMATCH, rank, NULL,
+                   "rank %d uses libcoll %u.%u.%u, but rank %d (host %s) %d.%d.%d; install the "
+                   "same version everywhere",
+                   rank, version / 10000, version / 100 % 100, version % 100, b->rank,
+                   b->mine->host, COLL_VERSION_MAJOR, COLL_VERSION_MINOR, COLL_VERSION_PATCH);
+}
+
+coll_status boot_fail_tls(const boot *b, int rank) {
+  return boot_fail(b, COLL_ERR_MISMATCH, rank, NULL,
+                   "rank %d has COLL_TLS=%d, but rank %d (host %s) has COLL_TLS=%d; set it to the "
+                   "same on all ranks",
+                   rank, !b->tls, b->rank, b->mine->host, b->tls);
+}
+
+coll_status boot_fail_table(const boot *b) {
+  return boot_fail(b, COLL_ERR_NO_MEMORY, -1, NULL, "out of memory for a table of %d ranks",
+                   b->nranks);
+}
+
 coll_status boot_fail_reported(const boot *b, boot_report *report) {
   colli_error_terminate(&report->error);
   bool known = report->status > COLL_IN_PROGRESS && report->status <= COLL_ERR_INTERNAL;

@@ -50,7 +50,7 @@ typedef struct boot_report {
   int32_t status;        /* coll_status, BOOT_ASKS_TIME or BOOT_TABLE */
   uint32_t remaining_ms; /* BOOT_TABLE: until the links must be up */
   int32_t server;        /* BOOT_TABLE: the rank that sends it */
-  uint32_t pad;
+  uint32_t table_bytes;  /* BOOT_TABLE: its length */
   boot_time time;
   coll_error error;
 } boot_report;
@@ -77,6 +77,14 @@ const char *boot_server_text(const boot *b, int server, char text[BOOT_SERVER_TE
 
 /* Fails because a message of `peer` (-1: of the server) arrived altered (EBADMSG, sealed.h). */
 coll_status boot_fail_altered(const boot *b, int peer, const colli_rank_info *info);
+
+/* At the server: fails because a rank that checks in has another version of libcoll, or another
+ * COLL_TLS. */
+coll_status boot_fail_version(const boot *b, int rank, uint32_t version);
+coll_status boot_fail_tls(const boot *b, int rank);
+
+/* Fails because the records of all ranks need more memory than there is. */
+coll_status boot_fail_table(const boot *b);
 
 /* Adopts a failure that another rank reports, and terminates its strings. */
 coll_status boot_fail_reported(const boot *b, boot_report *report);

@@ -7,7 +7,7 @@
  *   r -> s   boot_checkin    versions are compared before anything else is read
  *   r -> s   colli_rank_info its record
  *   s -> 0   boot_report     if s is not rank 0, which is the root of the tree of control links:
- *   s -> 0   colli_rank_info the table of all records; it goes down the tree to all but s
+ *   s -> 0   bytes           the table of all records; it goes down the tree to all but s
  *   r -> s   boot_report     maybe: what time is it? (bootstrap_time.h) Several times, each with
  *   s -> r   boot_report     an answer
  *   r -> s   boot_report     its links are up (COLL_OK), or why they cannot be made

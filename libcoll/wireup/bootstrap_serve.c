@@ -41,8 +41,9 @@ typedef struct serve_state {
   colli_door door;
   serve_conn **conns;
   int count, capacity;
-  bool *is_in;      /* by rank: has checked in */
-  boot_time *times; /* by rank: what it has measured */
+  colli_rank_info *all; /* their records, by rank */
+  bool *is_in;          /* by rank: has checked in */
+  boot_time *times;     /* by rank: what it has measured */
   colli_shared_time time;
   int checked_in, ready; /* how many ranks */
   int tls_differs;       /* a rank whose COLL_TLS differs from ours; -1: none is known */
@@ -86,7 +87,7 @@ static coll_status fail_links_late(serve_state *r) {
   boot_list_ranks(ready, b->nranks, false, list, sizeof(list));
   int first = first_missing(r, ready);
   free(ready);
-  const colli_rank_info *info = &r->links->table[first < b->nranks ? first : 0];
+  const colli_rank_info *info = &r->all[first < b->nranks ? first : 0];
   return boot_fail(b, COLL_ERR_TIMEOUT, first, info,
                    "rank(s) %s of %d checked in, but did not make their control links within "
                    "%.3g s (rank %d: host %s, pid %d); look whether they are stopped, or whether a "
@@ -156,7 +157,7 @@ static coll_status fail_accept(serve_state *r, int sys_errno) {
   return COLL_ERR_SYSTEM;
 }
 
-/* Checks a received record and puts it into the table. */
+/* Checks a received record and keeps it. */
 static coll_status enter_record(serve_state *r, serve_conn *conn) {
   const boot *b = r->b;
   const boot_checkin *in = &conn->checkin;
@@ -178,13 +179,13 @@ static coll_status enter_record(serve_state *r, serve_conn *conn) {
                      "rank %d (host %s, pid %d) sent an impossible record (%s)", conn->rank,
                      info->host, info->pid, wrong);
   if (r->is_in[conn->rank]) {
-    const colli_rank_info *first = conn->rank == b->rank ? b->mine : &r->links->table[conn->rank];
+    const colli_rank_info *first = conn->rank == b->rank ? b->mine : &r->all[conn->rank];
     return boot_fail(b, COLL_ERR_MISMATCH, conn->rank, first,
                      "two processes claim to be rank %d: pid %d on host %s, and pid %d on host %s; "
                      "give each rank to one process",
                      conn->rank, first->pid, first->host, info->pid, info->host);
   }
-  r->links->table[conn->rank] = *info;
+  r->all[conn->rank] = *info;
   r->is_in[conn->rank] = conn->checked_in = true;
   conn->done = 0;
   r->checked_in++;
@@ -196,26 +197,6 @@ static coll_status enter_record(serve_state *r, serve_conn *conn) {
   if (deadline_ns < r->deadline_ns)
     r->deadline_ns = deadline_ns;
   return COLL_OK;
-}
-
-/* Fails because a rank runs another version. */
-static coll_status fail_version(const serve_state *r, const serve_conn *conn) {
-  const boot *b = r->b;
-  const uint32_t version = conn->checkin.version;
-  return boot_fail(b, COLL_ERR_MISMATCH, conn->rank, NULL,
-                   "rank %d uses libcoll %u.%u.%u, but rank %d (host %s) %d.%d.%d; install the "
-                   "same version everywhere",
-                   conn->rank, version / 10000, version / 100 % 100, version % 100, b->rank,
-                   b->mine->host, COLL_VERSION_MAJOR, COLL_VERSION_MINOR, COLL_VERSION_PATCH);
-}
-
-/* Fails because only some ranks have COLL_TLS=1. */
-static coll_status fail_tls(const serve_state *r) {
-  const boot *b = r->b;
-  return boot_fail(b, COLL_ERR_MISMATCH, r->tls_differs, NULL,
-                   "rank %d has COLL_TLS=%d, but rank %d (host %s) has COLL_TLS=%d; set it to the "
-                   "same on all ranks",
-                   r->tls_differs, !b->tls, b->rank, b->mine->host, b->tls);
 }
 
 /* Reads a rank's check-in and its record, or later its report: DONE, AGAIN or an errno. */
@@ -230,12 +211,12 @@ static int pull_message(serve_conn *conn) {
 
 /* Sends the rest of table and answer; whether any is left. Reading finds out what is broken. */
 static bool is_sending(const serve_state *r, serve_conn *conn) {
-  const size_t bytes = (size_t)r->b->nranks * sizeof(*r->links->table);
+  const colli_rank_table *table = r->links->table;
   int sent = COLL_T_DONE;
   if (conn->gets_table)
     sent = colli_sealed_push(&conn->conn, &conn->head, sizeof(conn->head), &conn->head_done);
   if (conn->gets_table && sent == COLL_T_DONE)
-    sent = colli_sealed_push(&conn->conn, r->links->table, bytes, &conn->table_done);
+    sent = colli_sealed_push(&conn->conn, table->packed, table->bytes, &conn->table_done);
   conn->gets_table = sent == COLL_T_AGAIN;
   if (!conn->gets_table && conn->answers)
     conn->answers = colli_sealed_push(&conn->conn, &conn->msg.report, sizeof(conn->msg.report),
@@ -243,8 +224,16 @@ static bool is_sending(const serve_state *r, serve_conn *conn) {
   return conn->gets_table || conn->answers;
 }
 
-/* Begins to send the table to rank 0, from which it goes down the tree. */
-static void give_table(serve_state *r) {
+/* Makes the table of all records, and begins to send it to rank 0, from which it goes down the
+ * tree.
+ */
+static coll_status give_table(serve_state *r) {
+  r->links->table = colli_rank_table_create(r->all, r->b->nranks);
+  if (!r->links->table)
+    return boot_fail_table(r->b);
+  r->links->have_table = true;
+  const uint64_t left_ns = boot_remaining_ms(r->deadline_ns) * COLLI_NS_PER_MS;
+  r->links->deadline_ns = r->deadline_ns - boot_margin_ns(left_ns);
   for (int i = 0; i < r->count; i++) {
     serve_conn *conn = r->conns[i];
     if (conn->rank != 0 || !conn->checked_in)
@@ -252,10 +241,12 @@ static void give_table(serve_state *r) {
     boot_report_fill(r->b, &conn->head, COLL_OK);
     conn->head.status = BOOT_TABLE;
     conn->head.server = r->b->rank;
+    conn->head.table_bytes = (uint32_t)r->links->table->bytes;
     conn->head.remaining_ms = boot_remaining_ms(r->links->deadline_ns);
     conn->gets_table = true;
     (void)is_sending(r, conn);
   }
+  return COLL_OK;
 }
 
 /* Answers a question for the time. */
@@ -277,16 +268,16 @@ static coll_status read_conn(serve_state *r, serve_conn *conn, bool *gone) {
   if (result == COLL_T_AGAIN)
     return COLL_OK;
   if (result == EBADMSG)
-    return boot_fail_altered(b, conn->rank, conn->checked_in ? &r->links->table[conn->rank] : NULL);
+    return boot_fail_altered(b, conn->rank, conn->checked_in ? &r->all[conn->rank] : NULL);
   if (result == COLL_T_DONE && conn->checkin.version != COLL_VERSION)
-    return fail_version(r, conn);
+    return boot_fail_version(b, conn->rank, conn->checkin.version);
   if (result == COLL_T_DONE && !conn->checked_in)
     return enter_record(r, conn);
   if (result == COLL_T_DONE && conn->msg.report.status == BOOT_ASKS_TIME) {
     answer_time(r, conn);
     return COLL_OK;
   }
-  const colli_rank_info *info = &r->links->table[conn->checked_in ? conn->rank : b->rank];
+  const colli_rank_info *info = &r->all[conn->checked_in ? conn->rank : b->rank];
   if (result == COLL_T_DONE && conn->msg.report.status == COLL_OK && !conn->ready) {
     conn->ready = true;
     conn->done = 0;
@@ -367,8 +358,7 @@ static coll_status tell_outcome(serve_state *r, coll_status status) {
   for (int told = 0;;) {
     for (int i = 0; i < r->count;) {
       if (status == COLL_OK) /* all are in the table */
-        boot_time_tell(r->links->table, b->rank, r->conns[i]->rank, r->times, &r->time,
-                       &outcome.time);
+        boot_time_tell(r->all, b->rank, r->conns[i]->rank, r->times, &r->time, &outcome.time);
       if (send_outcome(r, r->conns[i], &outcome, linger)) {
         drop_conn(r, i);
         told++;
@@ -420,7 +410,7 @@ static coll_status serve_ranks(serve_state *r) {
       return status;
     accept_checkins(r);
     if (r->tls_differs >= 0)
-      return fail_tls(r);
+      return boot_fail_tls(b, r->tls_differs);
     bool late = colli_now_ns() >= r->deadline_ns;
     int sys_errno = boot_door_failure(b, &r->door, late);
     if (sys_errno != 0)
@@ -429,12 +419,10 @@ static coll_status serve_ranks(serve_state *r) {
     if (status != COLL_OK)
       return status;
     bool all_in = r->checked_in == b->nranks;
-    if (all_in && !r->links->have_table) {
-      r->links->have_table = true;
-      uint64_t left_ns = boot_remaining_ms(r->deadline_ns) * COLLI_NS_PER_MS;
-      r->links->deadline_ns = r->deadline_ns - boot_margin_ns(left_ns);
-      give_table(r);
-    }
+    if (all_in && !r->links->have_table)
+      status = give_table(r);
+    if (status != COLL_OK)
+      return status;
     int result = boot_links_step(b, r->links);
     if (result > 0)
       return (coll_status)result;
@@ -458,13 +446,14 @@ coll_status boot_serve(boot *b, boot_links *links, int listen_fd, const colli_sh
     r->deadline_ns = b->deadline_ns;
     r->capacity = 2 * b->nranks;
     r->conns = calloc((size_t)r->capacity, sizeof(*r->conns));
+    r->all = calloc((size_t)b->nranks, sizeof(*r->all));
     r->is_in = calloc((size_t)b->nranks, sizeof(*r->is_in));
     r->times = calloc((size_t)b->nranks, sizeof(*r->times));
     r->time = *time;
   }
-  if (r && r->conns && r->is_in && r->times) {
+  if (r && r->conns && r->all && r->is_in && r->times) {
     r->checked_in = r->is_in[b->rank] = true;
-    links->table[b->rank] = *b->mine;
+    r->all[b->rank] = *b->mine;
     status = boot_door_open(b, &r->door, listen_fd, COLLI_HELLO_CHECKIN, BOOT_SERVER);
     /* Any rank may have been given another secret, and dials all addresses. */
     const unsigned long most = (unsigned long)b->nranks * COLLI_MAX_ADDRS;
@@ -481,6 +470,7 @@ coll_status boot_serve(boot *b, boot_links *links, int listen_fd, const colli_sh
   if (!r)
     return status;
   free(r->conns);
+  free(r->all);
   free(r->is_in);
   free(r->times);
   explicit_bzero(r, sizeof(*r));

@@ -3,18 +3,25 @@
 
 #include "libcoll/base/assert.h"
 
-int boot_time_speaker(const colli_rank_info *table, int server, int rank) {
-  COLLI_ASSERT(table[rank].clock_id != 0);
-  if (table[server].clock_id == table[rank].clock_id)
-    return server;
+bool boot_time_asks(const colli_rank_table *table, int server, int rank) {
+  const uint64_t clock_id = colli_rank_at(table, rank).clock_id;
+  if (clock_id == 0 || colli_rank_at(table, server).clock_id == clock_id)
+    return false;
   int first = 0;
-  while (table[first].clock_id != table[rank].clock_id)
+  while (colli_rank_at(table, first).clock_id != clock_id)
     first++;
-  return first;
+  return first == rank;
 }
 
-bool boot_time_asks(const colli_rank_info *table, int server, int rank) {
-  return table[rank].clock_id != 0 && boot_time_speaker(table, server, rank) == rank;
+/* The server if it has the same clock as `rank`, which has a clock_id; else the first that has. */
+static int find_speaker(const colli_rank_info *all, int server, int rank) {
+  COLLI_ASSERT(all[rank].clock_id != 0);
+  if (all[server].clock_id == all[rank].clock_id)
+    return server;
+  int first = 0;
+  while (all[first].clock_id != all[rank].clock_id)
+    first++;
+  return first;
 }
 
 void boot_time_begin(boot_time *time) {
@@ -31,15 +38,15 @@ void boot_time_add(boot_time *time, uint64_t asked_ns, const boot_time *answer,
     time->most_ns = most_ns;
 }
 
-void boot_time_tell(const colli_rank_info *table, int server, int rank, const boot_time *reported,
+void boot_time_tell(const colli_rank_info *all, int server, int rank, const boot_time *reported,
                     const colli_shared_time *time, boot_time *told) {
   *told = (boot_time){.least_ns = INT64_MAX,
                       .most_ns = INT64_MIN,
                       .zero_ns = time->zero_ns,
                       .error_ns = time->error_ns};
-  if (table[rank].clock_id == 0)
+  if (all[rank].clock_id == 0)
     return;
-  const int speaker = boot_time_speaker(table, server, rank);
+  const int speaker = find_speaker(all, server, rank);
   told->least_ns = speaker == server ? 0 : reported[speaker].least_ns;
   told->most_ns = speaker == server ? 0 : reported[speaker].most_ns;
 }

@@ -21,11 +21,8 @@
 
 #define BOOT_QUESTIONS 8
 
-/* The server if it has the same clock as `rank`, which has a clock_id; else the first that has. */
-int boot_time_speaker(const colli_rank_info *table, int server, int rank);
-
 /* Whether a rank other than the server has to ask for the time. */
-bool boot_time_asks(const colli_rank_info *table, int server, int rank);
+bool boot_time_asks(const colli_rank_table *table, int server, int rank);
 
 /* Bounds of which nothing is known. */
 void boot_time_begin(boot_time *time);
@@ -36,7 +33,7 @@ void boot_time_add(boot_time *time, uint64_t asked_ns, const boot_time *answer,
                    uint64_t answered_ns);
 
 /* What the server tells a rank with the outcome; `reported`: by rank, what each has said. */
-void boot_time_tell(const colli_rank_info *table, int server, int rank, const boot_time *reported,
+void boot_time_tell(const colli_rank_info *all, int server, int rank, const boot_time *reported,
                     const colli_shared_time *time, boot_time *told);
 
 /* What a rank makes of that; zero_ns is 0 if the bounds are no use. */

@@ -24,8 +24,8 @@ typedef struct over_endpoint {
   colli_mux_child *child;
   int32_t ranks[CONF_MAX_RANKS];
   uint16_t numbers[CONF_MAX_RANKS];
-  colli_route routes[CONF_MAX_RANKS];
-  uint8_t blob[CONF_MAX_RANKS][COLL_BLOB_BYTES];
+  int8_t routes[CONF_MAX_RANKS]; /* all to one port */
+  colli_rank_info records[CONF_MAX_RANKS];
 } over_endpoint;
 
 typedef struct over_conn {
@@ -67,6 +67,7 @@ static int over_close_parts(over_endpoint *ep, int status) {
   colli_mux_destroy(ep->family.mux);
   if (ep->below)
     below->close(ep->below);
+  colli_rank_table_free(ep->family.table);
   free(ep);
   return status;
 }
@@ -108,8 +109,11 @@ static int over_open(const coll_transport_env *env, coll_endpoint **out) {
   for (int rank = 0; rank < env->nranks; rank++) {
     ep->ranks[rank] = rank;
     ep->numbers[rank] = 1;
-    ep->routes[rank] = (colli_route){below, ep->below, ep->blob[rank]};
   }
+  ep->family.ports[0].ops = below;
+  ep->family.ports[0].endpoint = ep->below;
+  ep->family.table = colli_rank_table_create(ep->records, env->nranks);
+  cr_assert_not_null(ep->family.table);
   ep->child = colli_mux_begin(ep->family.mux);
   cr_assert_not_null(ep->child);
   cr_assert_eq(colli_mux_number(ep->child), 1);
@@ -132,7 +136,8 @@ static int over_connect(coll_endpoint *out, int peer, const uint8_t blob[COLL_BL
   over_endpoint *ep = (over_endpoint *)out;
   over_conn *c = calloc(1, sizeof(*c));
   cr_assert_not_null(c);
-  memcpy(ep->blob[peer], blob, COLL_BLOB_BYTES);
+  memcpy(ep->records[peer].blob[0], blob, COLL_BLOB_BYTES);
+  cr_assert(colli_rank_table_replace(ep->family.table, ep->records));
   c->conn = (coll_conn){&over_ops, peer, channel};
   c->ep = ep;
   int status = colli_mux_ops_over(below)->connect((coll_endpoint *)ep->child, peer, blob, channel,

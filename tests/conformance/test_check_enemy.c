@@ -40,9 +40,9 @@ typedef struct rank_end {
 static const uint8_t secret[COLL_SECRET_BYTES] = {5, 5, 5};
 static uint8_t nonces[3][COLLI_NONCE_BYTES] = {{1}, {2}, {3}};
 
-static const uint8_t *nonce(void *ctx, int rank) {
+static void read_nonce(void *ctx, int rank, uint8_t nonce[COLLI_NONCE_BYTES]) {
   (void)ctx;
-  return nonces[rank];
+  memcpy(nonce, nonces[rank], COLLI_NONCE_BYTES);
 }
 
 static void on_fail(void *ctx, const coll_transport_failure *failure) {
@@ -124,7 +124,7 @@ static int lower_connect(coll_endpoint *ep, int peer, const uint8_t blob[COLL_BL
 
 static void open_end(rank_end *end, int rank, int peer, int channel, colli_data_check kind) {
   memset(end, 0, sizeof(*end));
-  const coll_transport_ops *ops = colli_check_over(&lower_ops, kind, nonce, &end->table);
+  const coll_transport_ops *ops = colli_check_over(&lower_ops, kind, read_nonce, &end->table);
   end->env = (coll_transport_env){.size = sizeof(end->env),
                                   .ctx = end,
                                   .fail = on_fail,

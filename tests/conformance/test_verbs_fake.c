@@ -85,16 +85,16 @@ Test(verbs_fake_fault, long_messages, .timeout = 60) {
 }
 
 /* With its messages checked. */
-static const uint8_t *nonce(void *ctx, int rank) {
+static void read_nonce(void *ctx, int rank, uint8_t nonce[COLLI_NONCE_BYTES]) {
   static const uint8_t drawn[4][COLLI_NONCE_BYTES] = {{1, 7}, {2, 8}, {3, 9}, {4, 10}};
   (void)ctx;
-  return drawn[rank];
+  memcpy(nonce, drawn[rank], COLLI_NONCE_BYTES);
 }
 
 static const conf_transport *checked(void) {
   static conf_transport transport = {.slot_bytes = 1 << 15, .setup = roce};
   static check_table table;
-  transport.ops = colli_check_over(&verbs_transport, COLLI_DATA_CHECK_MAC, nonce, &table);
+  transport.ops = colli_check_over(&verbs_transport, COLLI_DATA_CHECK_MAC, read_nonce, &table);
   return &transport;
 }
 CONFORMANCE(verbs_fake_check, checked())

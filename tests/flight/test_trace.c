@@ -134,8 +134,11 @@ Test(boot_time, ranks_of_one_clock_get_what_the_first_of_them_measured) {
   boot_time reported[6] = {{0}}, told;
   for (int r = 0; r < 6; r++)
     table[r].clock_id = clocks[r];
-  for (int r = 0; r < 6; r++)
-    cr_expect_eq(boot_time_asks(table, 0, r), r == 0 || r == 1 || r == 5, "rank %d", r);
+  colli_rank_table *packed = colli_rank_table_create(table, 6);
+  cr_assert(packed);
+  for (int r = 1; r < 6; r++)
+    cr_expect_eq(boot_time_asks(packed, 0, r), r == 1 || r == 5, "rank %d", r);
+  colli_rank_table_free(packed);
   reported[1] = (boot_time){.least_ns = -30, .most_ns = -9};
   reported[4] = (boot_time){.least_ns = 100, .most_ns = 200}; /* of no interest */
   const colli_shared_time root = {.zero_ns = 1000, .error_ns = 4};

@@ -35,7 +35,7 @@ typedef struct member {
   atomic_bool over;          /* the call has returned */
   colli_sealed up;           /* the sound rank is a child there, */
   colli_sealed down[NRANKS]; /* and the parent here, of these ranks */
-  const colli_rank_info *table;
+  const colli_rank_table *table;
   uint64_t comm_id_told; /* in the last order, */
   uint64_t ballot_told;  /* as is this */
 } member;
@@ -185,7 +185,7 @@ static size_t fill_checkin(member *m, uint8_t *to) {
 }
 
 static size_t fill_record(member *m, int rank, uint8_t *to) {
-  colli_rank_info record = m->table[(unsigned)rank % NRANKS];
+  colli_rank_info record = colli_rank_at(m->table, (int)((unsigned)rank % NRANKS));
   spoil(m, &record, sizeof record);
   tame(record.control_addrs);
   memcpy(to, &record, sizeof record);
@@ -415,9 +415,10 @@ static void run_member(unsigned how, member *m) {
   m->table = comm->table;
   m->comm_id = comm->comm_id;
   m->word = comm->shrink.count + 1;
+  const colli_rank_info sound = colli_rank_at(comm->table, m->sound);
   for (int i = 0; i < COLLI_MAX_ADDRS; i++)
-    if (colli_addr_loopback(&comm->table[m->sound].control_addrs[i]))
-      m->to = comm->table[m->sound].control_addrs[i];
+    if (colli_addr_loopback(&sound.control_addrs[i]))
+      m->to = sound.control_addrs[i];
   pthread_t thread;
   if (pthread_create(&thread, NULL, play, m) != 0)
     abort();

@@ -52,7 +52,8 @@ static bool links_work(const member *m, colli_ctrl *ctrl) {
 void *take_part(void *arg) {
   member *m = arg;
   colli_params params;
-  colli_rank_info mine, *table = NULL;
+  colli_rank_info mine;
+  colli_rank_table *table = NULL;
   colli_ctrl *ctrl = NULL;
   colli_error_clear(&m->error);
   memset(&mine, 0, sizeof(mine));
@@ -79,13 +80,14 @@ void *take_part(void *arg) {
   for (int rank = 0; m->sound && rank < m->nranks; rank++) {
     char host[64];
     snprintf(host, sizeof(host), "host%d", rank);
-    m->sound = strcmp(table[rank].host, host) == 0 && table[rank].pid == 1000 + rank &&
-               table[rank].cpus[0] == 77 + (uint64_t)rank &&
-               (m->nranks == 1 || table[rank].control_addrs[0].port != 0);
+    const colli_rank_info info = colli_rank_at(table, rank);
+    m->sound = strcmp(info.host, host) == 0 && info.pid == 1000 + rank &&
+               info.cpus[0] == 77 + (uint64_t)rank &&
+               (m->nranks == 1 || info.control_addrs[0].port != 0);
   }
   m->sound = m->sound && links_work(m, ctrl);
   colli_ctrl_close(ctrl, 1000);
-  free(table);
+  colli_rank_table_free(table);
   return NULL;
 }
 

@@ -367,8 +367,9 @@ static int with_strangers(coll_comm *comm, int rank, int nranks, void *arg) {
   coll_comm *child;
   bool right;
   RANK_OK(coll_barrier(comm));
-  RANK_CHECK(connect_to(rank, colli_comm_info(comm, 0), false, fds[0], STRANGERS) == 0);
-  RANK_CHECK(connect_to(rank, colli_comm_info(comm, 0), true, fds[1], STRANGERS) == 0);
+  const colli_rank_info info = colli_comm_info(comm, 0);
+  RANK_CHECK(connect_to(rank, &info, false, fds[0], STRANGERS) == 0);
+  RANK_CHECK(connect_to(rank, &info, true, fds[1], STRANGERS) == 0);
   int before = count_fds();
   RANK_OK(coll_comm_shrink(comm, NULL, &child));
   RANK_CHECK(go_on(child, rank, &mask, &right) == COLL_OK && right);

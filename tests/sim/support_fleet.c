@@ -128,13 +128,18 @@ static void open_member(fleet *f, int rank) {
   sim_transport.describe(m->endpoint, f->blobs[rank]);
 }
 
+/* Connects on first use. */
+static int connect_peer(colli_exec *exec, int peer, int channel, coll_conn **conn) {
+  const fleet *f = exec->ctx;
+  return sim_transport.connect(exec->links[peer].endpoint, peer, f->blobs[peer], channel, conn);
+}
+
 /* A rank knows its peers. */
-static void know_peer(fleet *f, member *m, int peer) {
+static void know_peer(member *m, int peer) {
   if (peer < 0)
     return;
   m->exec.links[peer].ops = &sim_transport;
   m->exec.links[peer].endpoint = m->endpoint;
-  m->exec.links[peer].blob = f->blobs[peer];
   m->exec.links[peer].sent_bytes = &m->sent_bytes;
 }
 
@@ -157,7 +162,8 @@ static void equip_member(fleet *f, int rank) {
                          .links = f->links + (size_t)rank * (size_t)c->nranks,
                          .slot_bytes = c->limits.slot_bytes,
                          .ctx = f,
-                         .events = &events};
+                         .events = &events,
+                         .connect = connect_peer};
   m->exec.flights.rings = &f->flights;
   m->op = (coll_request){.lane = m->lanes,
                          .coll = c->algo->coll,
@@ -174,8 +180,8 @@ static void equip_member(fleet *f, int rank) {
   colli_tag_put(&m->op.tag, COLLI_TAG_COLL, (uint64_t)c->algo->coll);
   colli_tag_put(&m->op.tag, COLLI_TAG_ALGO, (uint64_t)c->algo->id);
   for (int i = 0; i < m->sched->nsteps; i++) {
-    know_peer(f, m, m->sched->steps[i].peer_recv);
-    know_peer(f, m, m->sched->steps[i].peer_send);
+    know_peer(m, m->sched->steps[i].peer_recv);
+    know_peer(m, m->sched->steps[i].peer_send);
   }
 }
 

@@ -67,14 +67,15 @@ static bool open_all(world *w, const world_config *config, const colli_params *p
 }
 
 /* Second half. */
-static bool join_all(world *w, const colli_rank_info *table) {
+static bool join_all(world *w, const colli_rank_info *all) {
   coll_error error = COLL_ERROR_INIT;
   colli_ctrl **ctrls = calloc((size_t)w->nranks, sizeof(colli_ctrl *));
   bool ok = ctrls && colli_ctrl_create_local(ctrls, w->nranks, false, &error) == COLL_OK;
   for (int rank = 0; ok && rank < w->nranks; rank++) {
     colli_ctrl *ctrl = ctrls[rank];
     ctrls[rank] = NULL;
-    ok = colli_comm_join(&w->comms[rank], table, ctrl, &error) == COLL_OK;
+    ok = colli_comm_join(&w->comms[rank], colli_rank_table_create(all, w->nranks), ctrl, &error) ==
+         COLL_OK;
   }
   if (!ok)
     fprintf(stderr, "join: %s\n", error.message);

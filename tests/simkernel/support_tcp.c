@@ -11,7 +11,9 @@
 #include <string.h>
 #include <sys/socket.h>
 
-static TAILQ_HEAD(, sk_tcp) listeners = TAILQ_HEAD_INITIALIZER(listeners);
+/* Those that listen, by their ports: thousands of ranks do. NULL: none yet. */
+#define PORTS 65536
+static LIST_HEAD(, sk_tcp) listeners[PORTS];
 
 static int fail(int sys_errno) {
   errno = sys_errno;
@@ -95,8 +97,8 @@ int sk_tcp_name(sk_file *file, bool peer, struct sockaddr *name, unsigned *lengt
 
 sk_tcp *sk_tcp_listener(int host, uint16_t port) {
   sk_tcp *t;
-  TAILQ_FOREACH(t, &listeners, link)
-    if (t->host == host && t->port == port)
+  LIST_FOREACH(t, &listeners[port], link)
+    if (t->host == host)
       return t;
   return NULL;
 }
@@ -136,7 +138,7 @@ int sk_tcp_listen(sk_file *file, int backlog) {
   if (!t->port)
     t->port = free_port(t->host);
   t->state = TCP_LISTENS;
-  TAILQ_INSERT_TAIL(&listeners, t, link);
+  LIST_INSERT_HEAD(&listeners[t->port], t, link);
   return 0;
 }
 
@@ -171,7 +173,7 @@ int sk_tcp_accept(sk_file *file, int flags) {
 
 /* Closes a listener, and the connections that nobody has accepted. */
 static void close_listener(sk_tcp *t) {
-  TAILQ_REMOVE(&listeners, t, link);
+  LIST_REMOVE(t, link);
   t->state = TCP_DEAD;
   for (sk_tcp *child; (child = TAILQ_FIRST(&t->waiting));) {
     TAILQ_REMOVE(&t->waiting, child, link);

@@ -49,7 +49,7 @@ typedef struct sk_tcp {
   size_t input_bytes, coming_bytes;
   /* a listener */
   TAILQ_HEAD(, sk_tcp) waiting;
-  TAILQ_ENTRY(sk_tcp) link;
+  LIST_ENTRY(sk_tcp) link;
   struct sk_tcp *listener; /* of a child that waits, or will */
   int backlog, nwaiting;
   /* keepalive */

@@ -40,9 +40,8 @@ typedef struct fake_world {
 
 static fake_world *current;
 
-static int fake_connect(coll_endpoint *ep, int peer, const uint8_t blob[COLL_BLOB_BYTES],
-                        int channel, coll_conn **conn) {
-  (void)ep, (void)blob;
+static int fake_connect(colli_exec *exec, int peer, int channel, coll_conn **conn) {
+  (void)exec;
   current->conn.conn.peer = peer;
   current->conn.conn.channel = channel;
   *conn = &current->conn.conn;
@@ -91,7 +90,6 @@ static int fake_release(coll_conn *conn) {
 }
 
 static const coll_transport_ops fake_ops = {.caps = COLL_CAP_SHARED_MEMORY,
-                                            .connect = fake_connect,
                                             .send = fake_send,
                                             .sent = fake_sent,
                                             .slot_acquire = fake_acquire,
@@ -131,8 +129,9 @@ static fake_world *open_world(void) {
   w->conn.credit = 100;
   w->links[1].ops = &fake_ops;
   w->links[1].sent_bytes = &w->sent_bytes;
-  w->exec =
-      (colli_exec){.nranks = 2, .links = w->links, .slot_bytes = SLOT, .ctx = w, .events = &events};
+  w->exec = (colli_exec){.nranks = 2, .links = w->links, .slot_bytes = SLOT, .ctx = w};
+  w->exec.events = &events;
+  w->exec.connect = fake_connect;
   w->exec.flights.rings = &w->flights;
   cr_assert(colli_p2p_init(&w->p2p, &w->exec, &p2p_events));
   return current = w;

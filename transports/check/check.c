@@ -59,8 +59,7 @@ static void check_wake(coll_endpoint *ep) {
 }
 
 const coll_transport_ops *colli_check_over(const coll_transport_ops *inner, colli_data_check kind,
-                                           const uint8_t *(*nonce)(void *ctx, int rank),
-                                           check_table *table) {
+                                           check_nonce *nonce, check_table *table) {
   if (kind == COLLI_DATA_CHECK_NONE ||
       (kind == COLLI_DATA_CHECK_MAC && inner->caps & COLL_CAP_SHARED_MEMORY))
     return inner;

@@ -19,14 +19,16 @@
 #include "libcoll/base/param.h"
 #include "libcoll/net/auth.h"
 
+/* Reads what a rank has drawn for this communicator, so that keys are fresh even if the secret is
+ * not; `ctx` is env->ctx. Called by connect(). */
+typedef void check_nonce(void *ctx, int rank, uint8_t nonce[COLLI_NONCE_BYTES]);
+
 /* The table of a decorated transport; `ops` comes first, as open() finds the rest from env->ops. */
 typedef struct check_table {
   coll_transport_ops ops;
   const coll_transport_ops *inner;
   colli_data_check kind;
-  /* What a rank has drawn for this communicator (COLLI_NONCE_BYTES), so that keys are fresh even if
-   * the secret is not; `ctx` is env->ctx. Called by connect(). */
-  const uint8_t *(*nonce)(void *ctx, int rank);
+  check_nonce *nonce;
 } check_table;
 
 /*
@@ -36,7 +38,6 @@ typedef struct check_table {
  * NONE, returns `inner`.
  */
 const coll_transport_ops *colli_check_over(const coll_transport_ops *inner, colli_data_check kind,
-                                           const uint8_t *(*nonce)(void *ctx, int rank),
-                                           check_table *table);
+                                           check_nonce *nonce, check_table *table);
 
 #endif

@@ -31,8 +31,8 @@ static bool derive_key(const coll_endpoint *ep, const check_stream *stream,
                        .dst = stream->dst,
                        .channel = stream->channel,
                        .nranks = env->nranks};
-  memcpy(source.src_nonce, ep->table->nonce(env->ctx, stream->src), COLLI_NONCE_BYTES);
-  memcpy(source.dst_nonce, ep->table->nonce(env->ctx, stream->dst), COLLI_NONCE_BYTES);
+  ep->table->nonce(env->ctx, stream->src, source.src_nonce);
+  ep->table->nonce(env->ctx, stream->dst, source.dst_nonce);
   return colli_hmac(env->secret, &source, sizeof(source), key);
 }
 

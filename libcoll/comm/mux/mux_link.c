@@ -79,7 +79,6 @@ mux_link *mux_link_get(colli_mux *mux, int peer, int *status) {
   mux_link *link = mux->link_to[peer];
   if (link)
     return link;
-  const colli_route *route = &mux->family->routes[peer];
   link = calloc(1, sizeof(*link));
   if (!link) {
     coll_transport_failure failure = {.status = COLL_ERR_NO_MEMORY,
@@ -90,7 +89,7 @@ mux_link *mux_link_get(colli_mux *mux, int peer, int *status) {
     *status = COLL_ERR_NO_MEMORY;
     return NULL;
   }
-  *status = route->ops->connect(route->endpoint, peer, route->blob, COLLI_MUX_CHANNEL, &link->conn);
+  *status = colli_family_connect(mux->family, peer, COLLI_MUX_CHANNEL, &link->conn);
   if (*status != COLL_T_DONE) {
     free(link);
     return NULL;

@@ -57,12 +57,12 @@ static int group_end(const drawing *d, int level, int first, int end) {
 
 /* What a box is called: a host's name, or the part of a rank's levels. */
 static void print_title(const drawing *d, int level, int first, char *text, size_t room) {
-  const colli_rank_info *info = colli_comm_info(d->network->comm, d->order[first]);
+  const colli_rank_info info = colli_comm_info(d->network->comm, d->order[first]);
   if (level == 0) {
-    snprintf(text, room, "host %s", info->host);
+    snprintf(text, room, "host %s", info.host);
     return;
   }
-  const char *begin = info->levels;
+  const char *begin = info.levels;
   for (int skip = colli_comm_level_names(d->network->comm, level); skip > 1; skip--) {
     const char *slash = strchr(begin, '/');
     begin = slash ? slash + 1 : begin;

@@ -54,16 +54,16 @@ static const topo_kind *link_of(const topo_ranks *from, int rank, int peer) {
 /* Prints where each rank is. */
 static void print_ranks(const topo_ranks *from, FILE *out) {
   fprintf(out, "\n%-6s %-24s %8s %6s %10s%s\n", "rank", "host", "pid", "core", "NUMA node",
-          *colli_comm_info(from->comm, 0)->levels ? "  levels" : "");
+          *colli_comm_info(from->comm, 0).levels ? "  levels" : "");
   for (int r = 0; r < from->nranks; r++) {
-    const colli_rank_info *info = colli_comm_info(from->comm, r);
+    const colli_rank_info info = colli_comm_info(from->comm, r);
     const topo_report *one = report_of(from, r);
-    fprintf(out, "%-6d %-24s %8d ", r, info->host, (int)info->pid);
+    fprintf(out, "%-6d %-24s %8d ", r, info.host, (int)info.pid);
     if (one->core >= 0)
       fprintf(out, "%6d %10d", (int)one->core, (int)one->numa_node);
     else
       fprintf(out, "%6s %10s", "any", "-");
-    fprintf(out, "%s%s\n", *info->levels ? "  " : "", info->levels);
+    fprintf(out, "%s%s\n", *info.levels ? "  " : "", info.levels);
   }
 }
 
@@ -109,11 +109,11 @@ void topo_ranks_print_reasons(const topo_ranks *from, const char *indent, FILE *
 
 void topo_ranks_print_elsewhere(const topo_ranks *from, FILE *out) {
   for (int r = 0, end; r < from->nranks; r = end) {
-    const colli_rank_info *info = colli_comm_info(from->comm, r);
-    const bool here = info->host_id == colli_comm_info(from->comm, 0)->host_id;
+    const colli_rank_info info = colli_comm_info(from->comm, r);
+    const bool here = info.host_id == colli_comm_info(from->comm, 0).host_id;
     const bool placed = here && report_of(from, r)->core >= 0;
     for (end = r + 1; end < from->nranks; end++)
-      if (colli_comm_info(from->comm, end)->host_id != info->host_id ||
+      if (colli_comm_info(from->comm, end).host_id != info.host_id ||
           (here && (report_of(from, end)->core >= 0) != placed))
         break;
     if (placed)
@@ -122,7 +122,7 @@ void topo_ranks_print_elsewhere(const topo_ranks *from, FILE *out) {
     if (here)
       fputs("not bound to a core\n", out);
     else
-      fprintf(out, "on another host, %s\n", info->host);
+      fprintf(out, "on another host, %s\n", info.host);
   }
 }
 
@@ -161,7 +161,7 @@ void topo_ranks_print(const topo_ranks *from, FILE *out) {
 
 void topo_ranks_cores(const topo_ranks *from, int *cores) {
   for (int r = 0; r < from->nranks; r++)
-    cores[r] = colli_comm_info(from->comm, r)->host_id == colli_comm_info(from->comm, 0)->host_id
+    cores[r] = colli_comm_info(from->comm, r).host_id == colli_comm_info(from->comm, 0).host_id
                    ? report_of(from, r)->core
                    : -1;
 }
@@ -170,40 +170,39 @@ void topo_ranks_cores(const topo_ranks *from, int *cores) {
 
 /* Prints where a rank is. */
 static void print_place(const topo_ranks *from, int rank, FILE *out) {
-  const colli_rank_info *info = colli_comm_info(from->comm, rank);
-  fprintf(out, "rank %d: host %s, ", rank, info->host);
+  const colli_rank_info info = colli_comm_info(from->comm, rank);
+  fprintf(out, "rank %d: host %s, ", rank, info.host);
   if (report_of(from, rank)->core >= 0)
     fprintf(out, "core %d", (int)report_of(from, rank)->core);
   else
     fputs("any core", out);
-  if (*info->levels)
-    fprintf(out, ", in %s", info->levels);
-  if (info->link_mbit > 0)
-    fprintf(out, ", a link of %.4g Mbit/s (%s)", info->link_mbit,
-            info->link_source == COLLI_SPEED_MEASURED ? "measured" : "COLL_LINK_SPEED");
+  if (*info.levels)
+    fprintf(out, ", in %s", info.levels);
+  if (info.link_mbit > 0)
+    fprintf(out, ", a link of %.4g Mbit/s (%s)", info.link_mbit,
+            info.link_source == COLLI_SPEED_MEASURED ? "measured" : "COLL_LINK_SPEED");
   fputc('\n', out);
 }
 
 /* Prints the narrowest group in which both ranks are. */
 static void print_nearest(const topo_ranks *from, int a, int b, FILE *out) {
-  const colli_rank_info *left = colli_comm_info(from->comm, a),
-                        *right = colli_comm_info(from->comm, b);
+  const colli_rank_info left = colli_comm_info(from->comm, a),
+                        right = colli_comm_info(from->comm, b);
   size_t common = 0; /* bytes of names that both have */
   for (size_t at = 0;; at++) {
-    const bool ends = left->levels[at] == '\0' || left->levels[at] == '/',
-               other_ends = right->levels[at] == '\0' || right->levels[at] == '/';
+    const bool ends = left.levels[at] == '\0' || left.levels[at] == '/',
+               other_ends = right.levels[at] == '\0' || right.levels[at] == '/';
     if (ends && other_ends)
       common = at;
-    if (left->levels[at] != right->levels[at] || left->levels[at] == '\0')
+    if (left.levels[at] != right.levels[at] || left.levels[at] == '\0')
       break;
   }
-  if (left->host_id == right->host_id)
+  if (left.host_id == right.host_id)
     fputs("they are on one host\n", out);
   else if (common > 0)
-    fprintf(out, "they are on two hosts, both in %.*s\n", (int)common, left->levels);
+    fprintf(out, "they are on two hosts, both in %.*s\n", (int)common, left.levels);
   else
-    fprintf(out, "they are on two hosts%s\n",
-            *left->levels ? " that are in no group together" : "");
+    fprintf(out, "they are on two hosts%s\n", *left.levels ? " that are in no group together" : "");
 }
 
 bool topo_ranks_explain(const topo_ranks *from, int a, int b, FILE *out) {
