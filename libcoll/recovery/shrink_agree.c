@@ -88,8 +88,7 @@ static void release_shrink(shrink *s) {
     shrink_links_drop(s);
   for (int r = 0; s->members && r < s->b.nranks; r++) {
     free(s->members[r].list);
-    free(s->members[r].record);
-    free(s->members[r].report);
+    shrink_forget_round(&s->members[r]);
   }
   free(s->members);
   free(s->links);

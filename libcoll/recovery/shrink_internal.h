@@ -311,6 +311,9 @@ void shrink_say_checkin(shrink *s, uint64_t asked);
 bool shrink_say_record(shrink *s, const colli_rank_info *record);
 void shrink_say_report(shrink *s, const shrink_report *report);
 
+/* Forgets the record and the report of a rank, which are of one round. */
+void shrink_forget_round(shrink_member *m);
+
 /* Passes on to the parent what is ready for it. False: the connection broke. */
 bool shrink_pass_up(shrink *s);
 

@@ -49,14 +49,6 @@ unsigned shrink_depth(int rank) {
 
 /* ---- links ----------------------------------------------------------------------------------- */
 
-/* Forgets what a rank has said in a round. */
-static void forget_round(shrink_member *m) {
-  free(m->record);
-  free(m->report);
-  m->record = NULL;
-  m->report = NULL;
-}
-
 /* Forgets a rank that does not speak to this one any more. */
 static void lose_member(shrink *s, int rank) {
   shrink_member *m = &s->members[rank];
@@ -64,7 +56,7 @@ static void lose_member(shrink *s, int rank) {
     m->lost = m->attempt;
   m->in = m->awaited = m->ends = m->told = false;
   m->asked = 0;
-  forget_round(m);
+  shrink_forget_round(m);
 }
 
 bool shrink_link_open(shrink *s, int rank, colli_auth *auth) {
@@ -130,7 +122,7 @@ static bool take_checkin(shrink *s, int link, const shrink_part *part, const uin
   if (part->attempt <= m->attempt)
     return true; /* of a connection before this one */
   free(m->list);
-  free(m->record);
+  shrink_forget_round(m);
   *m = (shrink_member){.in = true, .via = link, .attempt = part->attempt, .head = head};
   if (head.ballot) {
     m->list = shrink_alloc(s, nranks);
@@ -306,7 +298,7 @@ static void note_order(shrink_member *m, const shrink_order *order) {
     return;
   m->awaited = true;
   m->passed &= SHRINK_CHECKIN;
-  forget_round(m);
+  shrink_forget_round(m);
 }
 
 void shrink_pass_down(shrink *s, const shrink_order *order, const uint8_t *flags) {

@@ -22,7 +22,7 @@ static void fill_flags(const shrink *s, uint8_t *flags) {
 void shrink_say_checkin(shrink *s, uint64_t asked) {
   shrink_member *m = &s->members[s->b.rank];
   free(m->list);
-  free(m->record);
+  shrink_forget_round(m);
   *m = (shrink_member){.in = true,
                        .via = s->b.rank,
                        .attempt = ++s->attempt,
@@ -37,6 +37,13 @@ void shrink_say_checkin(shrink *s, uint64_t asked) {
   if (s->ballot && (m->list = shrink_alloc(s, (size_t)s->b.nranks)) != NULL)
     fill_flags(s, m->list);
   m->in = !s->ballot || m->list; /* else the others count this rank as missing */
+}
+
+void shrink_forget_round(shrink_member *m) {
+  free(m->record);
+  free(m->report);
+  m->record = NULL;
+  m->report = NULL;
 }
 
 bool shrink_say_record(shrink *s, const colli_rank_info *record) {
