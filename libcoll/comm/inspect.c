@@ -6,6 +6,7 @@
 
 #include "libcoll/comm/comm.h"
 #include "libcoll/cost/weights.h"
+#include "libcoll/exec/connect.h"
 
 /* Which transport connects this rank and another one of the base, and why. */
 void colli_family_link(const colli_family *family, int rank, const char **transport, char *reason,
@@ -27,6 +28,15 @@ coll_status colli_comm_link(const coll_comm *comm, int peer, const char **transp
   colli_family_link(comm->family, colli_comm_base_rank(comm, peer), transport, reason,
                     reason_bytes);
   return COLL_OK;
+}
+
+int colli_comm_paths(coll_comm *comm, int peer, char *text, size_t bytes) {
+  const coll_transport_ops *ops = comm->exec.links[peer].ops;
+  *text = '\0';
+  if (!ops || !coll_transport_tells_paths(ops))
+    return 0;
+  coll_conn *conn = colli_exec_conn(&comm->exec, NULL, peer, 0);
+  return conn ? conn->ops->paths(conn, text, bytes) : 1;
 }
 
 /* What is known of a rank. */

@@ -194,21 +194,27 @@ static int write_network(const request *asked, coll_comm *comm) {
   return status;
 }
 
-/* Gathers all ranks' reports; rank 0 prints or writes them. */
+/* Gathers what all ranks say of themselves and, if it is printed, of their ways to each other; rank
+ * 0 prints or writes it. */
 static int show_ranks(const request *asked, coll_comm *comm, const colli_topo *topo, int rank) {
   topo_ranks from;
-  const coll_status gathered = topo_ranks_gather(comm, topo, &from);
+  topo_paths paths = {0};
+  const bool prints = asked->network == NULL && asked->xml == NULL && asked->svg == NULL;
+  coll_status gathered = topo_ranks_gather(comm, topo, &from);
   int status = 0;
+  if (gathered == COLL_OK && prints)
+    gathered = topo_paths_gather(comm, asked->pair, &paths);
   if (gathered != COLL_OK)
     status = failed(comm);
   else if (rank == 0 && asked->pair[0] >= 0)
-    status = topo_ranks_explain(&from, asked->pair[0], asked->pair[1], stdout) ? 0 : 2;
+    topo_ranks_explain(&from, &paths, stdout);
   else if (rank == 0 && asked->network != NULL)
     status = write_network(asked, comm);
-  else if (rank == 0 && (asked->xml != NULL || asked->svg != NULL))
+  else if (rank == 0 && !prints)
     status = write_ranks(asked, topo, &from);
   else if (rank == 0)
-    topo_ranks_print(&from, stdout);
+    topo_ranks_print(&from, &paths, stdout);
+  topo_paths_free(&paths);
   topo_ranks_free(&from);
   return status;
 }
@@ -281,6 +287,11 @@ static int show_run(const request *asked) {
     status = 2;
   } else if (nranks == 1) {
     status = show_machine(asked);
+  } else if (asked->pair[0] >= nranks || asked->pair[1] >= nranks) {
+    if (rank == 0)
+      fprintf(stderr, "coll_topo: --explain %d,%d: there are ranks 0 to %d\n", asked->pair[0],
+              asked->pair[1], nranks - 1);
+    status = 2;
   } else if (colli_topo_load("", &topo, &error) != COLL_OK) {
     fprintf(stderr, "coll_topo: %s\n", error.message);
   } else {
