@@ -57,10 +57,8 @@ int colli_comm_level_names(const coll_comm *comm, int level) {
   return level > 0 ? comm->calls.plans.names[level] : 0;
 }
 
-coll_status colli_comm_choice(coll_comm *comm, const colli_shape *shape, size_t count,
-                              colli_choice *choice, coll_error *error) {
-  const size_t elem = coll_type_bytes(COLL_FLOAT32);
-  return colli_choose(&comm->calls.plans.chooser, shape, count, elem, count * elem, choice, error);
+colli_chooser *colli_comm_chooser(coll_comm *comm) {
+  return &comm->calls.plans.chooser;
 }
 
 void colli_comm_pair_cost(const coll_comm *comm, int a, int b, double *alpha_ns,
