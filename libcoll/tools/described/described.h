@@ -7,6 +7,7 @@
 
 #include "libcoll/cost/network.h"
 #include "libcoll/cost/weights.h"
+#include "libcoll/tools/described/cluster.h"
 #include "libcoll/tuning/calibration.h"
 #include "libcoll/tuning/choose.h"
 
@@ -21,12 +22,13 @@ typedef struct described_network {
   const char *link_speeds; /* NULL: not given */
   int cores;               /* of a host */
   bool cores_given;
+  cluster *cluster; /* or NULL: none was read; it says all of this */
 } described_network;
 
 /* What programs on such a network know when they choose. */
 typedef struct answer {
   colli_shape shape;
-  int32_t *group;
+  int32_t *group;         /* or NULL */
   colli_weights *weights; /* or NULL */
   colli_limits limits;
   colli_model model;
@@ -89,6 +91,10 @@ described_network described_default(void);
 
 /* Reads an option; false: it is none of these. Ends the program if it is bad. */
 bool described_take(int option, const char *text, described_network *net);
+
+/* Reads the network from a file (cluster.h); ends the program if it is bad. */
+void described_load(described_network *net, const char *path);
+void described_unload(described_network *net);
 
 /* Finds how many ranks and hosts there are, and checks that the options fit each other; ends the
  * program if they do not. */

@@ -119,7 +119,37 @@ static void settle_ranks(described_network *net) {
     net->cores = 0;
 }
 
+void described_load(described_network *net, const char *path) {
+  coll_error error = COLL_ERROR_INIT;
+  net->cluster = malloc(sizeof(*net->cluster));
+  if (!net->cluster)
+    described_refuse("out of memory");
+  if (cluster_read(path, net->cluster, &error) != COLL_OK)
+    described_refuse("%s", error.message);
+}
+
+void described_unload(described_network *net) {
+  if (net->cluster)
+    cluster_free(net->cluster);
+  free(net->cluster);
+  net->cluster = NULL;
+}
+
+/* Takes the numbers of a cluster. */
+static void settle_cluster(described_network *net) {
+  if (net->nranks || net->ranks_per_host || net->hosts > 1 || net->network.nlevels ||
+      net->link_speeds || net->cores_given)
+    described_refuse("--input says what the network is: no --ranks, --hosts or other");
+  net->nranks = net->cluster->nranks;
+  net->hosts = net->cluster->nhosts;
+  net->cores = 0;
+}
+
 void described_settle(described_network *net) {
+  if (net->cluster) {
+    settle_cluster(net);
+    return;
+  }
   settle_ranks(net);
   if (net->nranks == 0)
     described_refuse("--ranks is missing");

@@ -34,9 +34,12 @@ static void print_question(const question *q, const answer *a) {
   printf(", %d ranks", q->net.nranks);
   if (q->net.hosts > 1)
     printf(" on %d hosts", q->net.hosts);
-  printf(" over %s",
-         q->net.network.nlevels ? "a network with levels" : described_far_transport(&q->net));
-  if (q->net.cores > 0)
+  printf(" over %s", q->net.cluster           ? "the network of --input"
+                     : q->net.network.nlevels ? "a network with levels"
+                                              : described_far_transport(&q->net));
+  if (q->net.cluster)
+    printf(", of cores shared as there");
+  else if (q->net.cores > 0)
     printf(" on %d cores%s%s", q->net.cores, q->net.hosts > 1 ? " each" : "",
            q->net.cores_given ? "" : " (those of this machine; --cores C assumes others)");
   else
@@ -50,10 +53,12 @@ static void print_question(const question *q, const answer *a) {
            q->net.network.level[i].ranks, q->net.network.level[i].alpha_ns,
            q->net.network.level[i].beta_ns_per_byte);
   if (a->shape.ngroups > 1 && !q->net.network.nlevels)
-    printf("within a host: alpha %.0f ns a message, beta %.3g ns a byte\n", m->near_alpha_ns,
-           m->near_beta_ns_per_byte);
+    printf("within a %s: alpha %.0f ns a message, beta %.3g ns a byte\n",
+           a->shape.ninner > 0 ? "group" : "host", m->near_alpha_ns, m->near_beta_ns_per_byte);
   print_shares(a);
-  if (q->net.network.nlevels)
+  if (q->net.cluster)
+    printf("costs are those of the run that wrote the file\n\n");
+  else if (q->net.network.nlevels)
     printf("the network is as assumed by --levels; nothing of it was measured\n\n");
   else if (a->origin.path[0])
     printf("measured on %s with %d cores, %s (%s)%s\n\n", a->origin.host, a->origin.cores,
@@ -182,6 +187,7 @@ int main(int argc, char **argv) {
   int status = 0;
   if (q.list) {
     list_algos(&q);
+    described_unload(&q.net);
     return 0;
   }
   explain_set_up(&q, &a);
@@ -199,5 +205,6 @@ int main(int argc, char **argv) {
   else
     status = explain_size(&q, &a);
   described_free(&a);
+  described_unload(&q.net);
   return status;
 }

@@ -32,6 +32,8 @@ static const char help[] =
     "      --in-place       an all-to-all in place\n"
     "      --rank R         also print what rank R does, step by step\n"
     "      --algo TEXT      force an algorithm: a name, or text as in COLL_ALGO\n" DESCRIBED_HELP
+    "      --input FILE     instead of these: the cluster that coll_topo --save has described "
+    "there\n"
     "      --table          a range of sizes as a table: what each eightfold size takes with each\n"
     "                       candidate; * chosen\n"
     "      --gpu N          calls in streams of N GPUs a host instead, with rank r on GPU r modulo "
@@ -117,6 +119,7 @@ enum {
   OPT_CAPTURED,
   OPT_REGISTERED,
   OPT_ASSUME,
+  OPT_INPUT,
   OPT_LIST
 };
 
@@ -187,6 +190,9 @@ static void take_option(int option, question *q, bool *has_bytes) {
   case OPT_TABLE:
     q->table = true;
     break;
+  case OPT_INPUT:
+    described_load(&q->net, optarg);
+    break;
   case OPT_DETERMINISTIC:
     q->deterministic = parse_level(optarg);
     break;
@@ -244,6 +250,8 @@ static void check_gpus(const question *q) {
         "--threads, --no-peers, --rdma, --captured, --registered and --assume need --gpu");
   if (q->gpus && (q->last_bytes || q->rank >= 0))
     described_refuse("--gpu takes one size, and no --rank");
+  if (q->net.cluster && q->gpus)
+    described_refuse("--input is not for --gpu");
   if (q->net.network.nlevels && q->gpus)
     described_refuse("--levels is not for --gpu");
   if (q->threads && q->net.hosts > 1)
@@ -258,6 +266,7 @@ static const struct option longs[] = {
     {"rank", required_argument, NULL, OPT_RANK},
     {"algo", required_argument, NULL, OPT_ALGO},
     {"table", no_argument, NULL, OPT_TABLE},
+    {"input", required_argument, NULL, OPT_INPUT},
     {"deterministic", required_argument, NULL, OPT_DETERMINISTIC},
     {"in-place", no_argument, NULL, OPT_IN_PLACE},
     {"gpu", required_argument, NULL, OPT_GPU},

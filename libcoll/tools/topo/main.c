@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "libcoll/base/param.h"
+#include "libcoll/tools/topo/gather.h"
 #include "libcoll/tools/topo/gpus.h"
 #include "libcoll/tools/topo/network.h"
 #include "libcoll/tools/topo/ranks.h"
@@ -179,7 +180,7 @@ static int draw_described(const request *asked) {
   a.shape = (colli_shape){.coll = asked->coll,
                           .order = colli_order_of_sums(COLL_DETERMINISTIC_OFF, asked->coll)};
   described_set_up(&asked->net, NULL, &a);
-  if (topo_network_describe(&a, asked->bytes, &network, &error) == COLL_OK)
+  if (topo_network_describe(&asked->net, &a, asked->bytes, &network, &error) == COLL_OK)
     status = write_network(asked, &network);
   else
     fprintf(stderr, "coll_topo: %s\n", error.message);
@@ -188,18 +189,40 @@ static int draw_described(const request *asked) {
   return status;
 }
 
+/* Gathers the whole cluster; rank 0 writes it. */
+static int save_run(const request *asked, coll_comm *comm, const topo_ranks *from, int rank) {
+  cluster all = {0};
+  coll_error error = COLL_ERROR_INIT;
+  FILE *out = NULL;
+  int status = 0;
+  if (topo_cluster_gather(comm, from, &all, &error) != COLL_OK) {
+    fprintf(stderr, "coll_topo: %s\n", error.message);
+    status = 1;
+  } else if (rank == 0 && (out = open_file(asked->save)) == NULL) {
+    status = 1;
+  } else if (rank == 0) {
+    cluster_write(&all, out);
+    status = close_file(out, asked->save);
+  }
+  cluster_free(&all);
+  return status;
+}
+
 /* Gathers what all ranks say of themselves and, if it is printed, of their ways to each other; rank
  * 0 prints or writes it. */
 static int show_ranks(const request *asked, coll_comm *comm, const colli_topo *topo, int rank) {
   topo_ranks from;
   topo_paths paths = {0};
-  const bool prints = asked->network == NULL && asked->xml == NULL && asked->svg == NULL;
+  const bool prints =
+      asked->save == NULL && asked->network == NULL && asked->xml == NULL && asked->svg == NULL;
   coll_status gathered = topo_ranks_gather(comm, topo, &from);
   int status = 0;
   if (gathered == COLL_OK && prints)
     gathered = topo_paths_gather(comm, asked->pair, &paths);
   if (gathered != COLL_OK)
     status = failed(comm);
+  else if (asked->save != NULL)
+    status = save_run(asked, comm, &from, rank);
   else if (rank == 0 && asked->pair[0] >= 0)
     topo_ranks_explain(&from, &paths, stdout);
   else if (rank == 0 && asked->network != NULL)
@@ -275,8 +298,9 @@ static int show_run(const request *asked) {
   colli_topo *topo = NULL;
   (void)coll_comm_rank(comm, &rank);
   (void)coll_comm_nranks(comm, &nranks);
-  if (nranks == 1 && (asked->pair[0] >= 0 || asked->network != NULL)) {
-    fputs("coll_topo: --explain and --network are for several ranks, as under collrun -n 4\n",
+  if (nranks == 1 && (asked->pair[0] >= 0 || asked->network != NULL || asked->save != NULL)) {
+    fputs("coll_topo: --explain, --network and --save are for several ranks, as under "
+          "collrun -n 4\n",
           stderr);
     status = 2;
   } else if (nranks == 1) {
@@ -290,7 +314,7 @@ static int show_run(const request *asked) {
     fprintf(stderr, "coll_topo: %s\n", error.message);
   } else {
     if (rank == 0 && asked->xml == NULL && asked->svg == NULL && asked->pair[0] < 0 &&
-        asked->network == NULL) {
+        asked->network == NULL && asked->save == NULL) {
       colli_topo_print(topo, stdout);
       print_devices(topo);
     }
@@ -302,8 +326,12 @@ static int show_run(const request *asked) {
 }
 
 int main(int argc, char **argv) {
-  const request asked = topo_ask(argc, argv);
-  if (asked.describes)
-    return draw_described(&asked);
+  request asked = topo_ask(argc, argv);
+  if (asked.describes) {
+    const int status = asked.network != NULL ? draw_described(&asked)
+                                             : topo_cluster_print(asked.net.cluster, asked.source);
+    described_unload(&asked.net);
+    return status;
+  }
   return asked.source != NULL || asked.net.nranks > 0 ? show_machine(&asked) : show_run(&asked);
 }

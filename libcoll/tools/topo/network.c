@@ -81,8 +81,9 @@ coll_status topo_network_make(coll_comm *comm, colli_coll coll, size_t bytes, to
   return make(&shape, colli_comm_chooser(comm), bytes, out, error);
 }
 
-coll_status topo_network_describe(answer *a, size_t bytes, topo_network *out, coll_error *error) {
-  *out = (topo_network){.nranks = a->shape.nranks};
+coll_status topo_network_describe(const described_network *net, answer *a, size_t bytes,
+                                  topo_network *out, coll_error *error) {
+  *out = (topo_network){.cluster = net->cluster, .nranks = a->shape.nranks};
   return make(&a->shape, &a->chooser, bytes, out, error);
 }
 
@@ -102,22 +103,27 @@ static void name_described(const topo_network *network, int level, int rank, cha
     snprintf(text, room, "ranks %d to %d", first, last);
 }
 
+/* The name of that number, from 1 on, of a host's levels. */
+static void name_level(const char *levels, int number, char *text, size_t room) {
+  for (; number > 1; number--) {
+    const char *slash = strchr(levels, '/');
+    levels = slash ? slash + 1 : levels;
+  }
+  snprintf(text, room, "%.*s", (int)strcspn(levels, "/"), levels);
+}
+
 void topo_network_name(const topo_network *network, int level, int rank, char *text, size_t room) {
-  if (network->comm == NULL) {
+  const colli_rank_info *info = network->comm ? colli_comm_info(network->comm, rank) : NULL;
+  const cluster *c = network->cluster;
+  const cluster_host *host = c ? &c->hosts[c->host[rank]] : NULL;
+  if (info == NULL && host == NULL)
     name_described(network, level, rank, text, room);
-    return;
-  }
-  const colli_rank_info *info = colli_comm_info(network->comm, rank);
-  if (level == 0) {
-    snprintf(text, room, "host %s", info->host);
-    return;
-  }
-  const char *begin = info->levels;
-  for (int skip = colli_comm_level_names(network->comm, level); skip > 1; skip--) {
-    const char *slash = strchr(begin, '/');
-    begin = slash ? slash + 1 : begin;
-  }
-  snprintf(text, room, "%.*s", (int)strcspn(begin, "/"), begin);
+  else if (level == 0)
+    snprintf(text, room, "host %s", info ? info->host : host->name);
+  else
+    name_level(info ? info->levels : host->levels,
+               info ? colli_comm_level_names(network->comm, level) : c->level[level].names, text,
+               room);
 }
 
 void topo_network_free(topo_network *network) {

@@ -14,7 +14,8 @@
 #define TOPO_NETWORK_RANKS  256 /* with more, a picture of what each sends would be all lines */
 
 typedef struct topo_network {
-  const coll_comm *comm; /* NULL: a described one */
+  const coll_comm *comm;  /* NULL: a described one */
+  const cluster *cluster; /* that of --input, or NULL */
   int nranks;
   int nlevels;                               /* of groups of several ranks: hosts first */
   const int32_t *group[TOPO_NETWORK_LEVELS]; /* of each rank, at each level */
@@ -32,7 +33,8 @@ coll_status topo_network_make(coll_comm *comm, colli_coll coll, size_t bytes, to
                               coll_error *error);
 
 /* The same for a described network, for the collective in answer->shape. */
-coll_status topo_network_describe(answer *a, size_t bytes, topo_network *out, coll_error *error);
+coll_status topo_network_describe(const described_network *net, answer *a, size_t bytes,
+                                  topo_network *out, coll_error *error);
 void topo_network_free(topo_network *network);
 
 /* The level at which two ranks meet: 0 on one host; nlevels: in no group. */

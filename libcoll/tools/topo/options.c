@@ -9,11 +9,14 @@ static const char usage_text[] =
     "usage: coll_topo [--input MACHINE] [-n RANKS] [--xml FILE] [--svg FILE]\n"
     "       collrun -n N coll_topo [--xml FILE] [--svg FILE] [--explain A,B]\n"
     "       collrun -n N coll_topo --network FILE [--messages COLLECTIVE:BYTES]\n"
+    "       collrun -n N coll_topo --save FILE\n"
     "       coll_topo --network FILE [--messages COLLECTIVE:BYTES] -n RANKS [--hosts H ...]\n"
+    "       coll_topo --input FILE [--network FILE [--messages COLLECTIVE:BYTES]]\n"
     "Shows this machine, and on which core each of RANKS ranks would run. Under collrun it also\n"
     "shows where the ranks are, and which transport each pair of them uses and why. If CUDA's\n"
     "driver is here: this machine's GPUs, their links, and how calls in streams run between them.\n"
-    "  --input MACHINE  show another machine: an hwloc XML file, or \"numa:2 core:4 pu:1\"\n"
+    "  --input MACHINE  show another machine: an hwloc XML file, or \"numa:2 core:4 pu:1\"; or a\n"
+    "                   cluster that --save has written\n"
     "  -n, --ranks RANKS  number of ranks to place (default: one for each core, or 8)\n"
     "  --xml FILE       write the machine as hwloc XML, for --input and COLL_TOPO_FILE\n"
     "  --svg FILE       write a picture of the machine, with the ranks if -n or collrun places "
@@ -23,6 +26,9 @@ static const char usage_text[] =
     "and\n"
     "                   what they send each other\n"
     "  --messages COLLECTIVE:BYTES  in this collective (default: allreduce:1048576)\n"
+    "  --save FILE      under collrun: describe the whole cluster, for --input here and in "
+    "coll_explain:\n"
+    "                   each different machine, ranks, hosts, levels, and what messages cost\n"
     "A network that does not run, as coll_explain takes it, can be drawn, too:\n" DESCRIBED_HELP
     "With --xml or --svg nothing is printed. The FILE - is standard output.\n";
 
@@ -68,6 +74,9 @@ static void take_option(int letter, request *asked) {
   case 'w':
     asked->network = optarg;
     break;
+  case 'a':
+    asked->save = optarg;
+    break;
   case 'm':
     take_messages(optarg, asked);
     break;
@@ -82,9 +91,14 @@ static void take_option(int letter, request *asked) {
 /* Checks that the options go together. */
 static void check_request(const request *asked) {
   const bool pair = asked->pair[0] >= 0, network = asked->network != NULL;
-  const bool other = asked->svg != NULL || asked->xml != NULL || asked->source != NULL;
+  const bool machine = asked->source != NULL && !asked->net.cluster;
+  const bool other = asked->svg != NULL || asked->xml != NULL || machine;
   if ((pair && network) || ((pair || network) && other) || (pair && asked->net.nranks > 0))
     described_refuse("--explain and --network stand alone");
+  if (asked->save != NULL && (pair || network || other || asked->net.nranks > 0))
+    described_refuse("--save stands alone");
+  if (asked->net.cluster && (pair || asked->svg != NULL || asked->xml != NULL))
+    described_refuse("what --save has written is for --network, or to be shown");
   if (asked->messages && !network)
     described_refuse("--messages is for --network");
   if (asked->describes && !network)
@@ -99,6 +113,7 @@ request topo_ask(int argc, char **argv) {
                                         {"explain", required_argument, NULL, 'e'},
                                         {"network", required_argument, NULL, 'w'},
                                         {"messages", required_argument, NULL, 'm'},
+                                        {"save", required_argument, NULL, 'a'},
                                         {"help", no_argument, NULL, 'h'},
                                         {NULL, 0, NULL, 0}};
   request asked = {
@@ -107,8 +122,10 @@ request topo_ask(int argc, char **argv) {
     take_option(letter, &asked);
   if (optind < argc)
     described_refuse("unknown argument '%s'", argv[optind]);
+  if (asked.source != NULL && cluster_is_file(asked.source))
+    described_load(&asked.net, asked.source);
   check_request(&asked);
-  asked.describes |= asked.network != NULL && asked.net.nranks > 0;
+  asked.describes |= asked.net.cluster || (asked.network != NULL && asked.net.nranks > 0);
   if (asked.describes)
     described_settle(&asked.net);
   return asked;

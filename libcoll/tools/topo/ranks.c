@@ -160,6 +160,10 @@ void topo_ranks_print(const topo_ranks *from, const topo_paths *paths, FILE *out
   }
 }
 
+int topo_ranks_core(const topo_ranks *from, int rank) {
+  return report_of(from, rank)->core;
+}
+
 void topo_ranks_cores(const topo_ranks *from, int *cores) {
   for (int r = 0; r < from->nranks; r++)
     cores[r] = colli_comm_info(from->comm, r)->host_id == colli_comm_info(from->comm, 0)->host_id

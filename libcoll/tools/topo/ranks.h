@@ -45,6 +45,9 @@ void topo_ranks_print_reasons(const topo_ranks *from, const char *indent, FILE *
 /* Prints ranks that have no core in the picture of rank 0's host. */
 void topo_ranks_print_elsewhere(const topo_ranks *from, FILE *out);
 
+/* The core of a rank on its own host, or -1. */
+int topo_ranks_core(const topo_ranks *from, int rank);
+
 /* The core of each rank in that picture, or -1. */
 void topo_ranks_cores(const topo_ranks *from, int *cores);
 

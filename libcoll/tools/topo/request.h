@@ -12,6 +12,7 @@ typedef struct request {
   const char *network; /* file to write, or NULL */
   colli_coll coll;     /* what it shows */
   size_t bytes;
+  const char *save;      /* file to write, or NULL */
   bool messages;         /* these were given */
   described_network net; /* its ranks are also those to place; 0: not given */
   bool describes;        /* the network is that one, not that of a run */
