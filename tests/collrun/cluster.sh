@@ -28,6 +28,13 @@ grep -Eq '^15 .* 0 .* site1/rack3$' out || fail "no rank 15: $(cat out)"
 "$explain" allreduce -b 16M --input levels.cluster > out 2> err || fail "explains it: $(cat err)"
 expect_in "what it is" "16 ranks on 8 hosts over the network of --input" out
 expect_in "the choice" "chosen: $(sed -n 's/.*<title>allreduce of .*: \(.*\)<.*/\1/p;q' run.svg)" out
+# What messages cost at each level counts.
+for level in 0 2; do
+  sed "s/^level $level .*/level $level 1e9 1e6/" levels.cluster > slow.cluster
+  "$explain" allreduce -b 16M --input slow.cluster > slow 2> err || fail "explains a slow level: $(cat err)"
+  [ "$(grep hier_levels_split slow)" != "$(grep hier_levels_split out)" ] ||
+    fail "level $level costs nothing"
+done
 
 # Hosts whose links differ.
 speeds() {
