@@ -6,6 +6,7 @@
 
 #include "libcoll/comm/comm.h"
 #include "libcoll/cost/weights.h"
+#include "libcoll/exec/connect.h"
 
 /* Which transport connects this rank and another one of the base, and why. */
 void colli_family_link(const colli_family *family, int rank, const char **transport, char *reason,
@@ -33,6 +34,16 @@ coll_status colli_comm_link(const coll_comm *comm, int peer, const char **transp
   return COLL_OK;
 }
 
+int colli_comm_paths(coll_comm *comm, int peer, char *text, size_t bytes) {
+  coll_endpoint *endpoint;
+  *text = '\0';
+  if (peer == comm->rank ||
+      !coll_transport_tells_paths(colli_comm_transport(comm, peer, &endpoint)))
+    return 0;
+  coll_conn *conn = colli_exec_conn(&comm->exec, NULL, peer, 0);
+  return conn ? conn->ops->paths(conn, text, bytes) : 1;
+}
+
 /* What is known of a rank. */
 colli_rank_info colli_comm_info(const coll_comm *comm, int rank) {
   return colli_rank_at(comm->table, rank);
@@ -51,10 +62,8 @@ int colli_comm_level_names(const coll_comm *comm, int level) {
   return level > 0 ? comm->calls.plans.names[level] : 0;
 }
 
-coll_status colli_comm_choice(coll_comm *comm, const colli_shape *shape, size_t count,
-                              colli_choice *choice, coll_error *error) {
-  const size_t elem = coll_type_bytes(COLL_FLOAT32);
-  return colli_choose(&comm->calls.plans.chooser, shape, count, elem, count * elem, choice, error);
+colli_chooser *colli_comm_chooser(coll_comm *comm) {
+  return &comm->calls.plans.chooser;
 }
 
 void colli_comm_pair_cost(const coll_comm *comm, int a, int b, double *alpha_ns,

@@ -5,7 +5,7 @@
 #include <stddef.h>
 
 #include "coll/coll.h"
-#include "libcoll/tuning/select.h"
+#include "libcoll/tuning/choose.h"
 #include "libcoll/wireup/bootstrap.h"
 
 #define COLLI_LINK_REASON 192 /* bytes of a reason, at most */
@@ -18,6 +18,14 @@
  */
 coll_status colli_comm_link(const coll_comm *comm, int peer, const char **transport, char *reason,
                             size_t reason_bytes);
+
+/*
+ * Which ways through the network messages between this rank and `peer` take, as the transport tells
+ * (coll_transport_ops.paths); "" if it does not. Connects first if they are not connected, which
+ * needs both ranks' calls. Returns how many ways there could be besides, which do not work or not
+ * yet. Not while another thread uses the communicator.
+ */
+int colli_comm_paths(coll_comm *comm, int peer, char *text, size_t bytes);
 
 /* Like colli_comm_link(), but for a rank of the family's base. */
 struct colli_family;
@@ -35,10 +43,8 @@ colli_shape colli_comm_shape(const coll_comm *comm, colli_coll coll);
  * shape.inner[1] and so on, and shape.group last); 0: they are hosts. */
 int colli_comm_level_names(const coll_comm *comm, int level);
 
-/* The algorithm that a collective of `count` elements of a type gets (float32), on rank 0's side.
- * Errors: those of colli_choose(). */
-coll_status colli_comm_choice(coll_comm *comm, const colli_shape *shape, size_t count,
-                              colli_choice *choice, coll_error *error);
+/* What chooses the communicator's algorithms. */
+colli_chooser *colli_comm_chooser(coll_comm *comm);
 
 /*
  * What the choice of algorithms assumes that a message between two ranks of the communicator costs:

@@ -257,19 +257,25 @@ bool colli_net_from_sockaddr(const struct sockaddr *sa, colli_addr *addr) {
   return false;
 }
 
-const colli_addr *colli_net_find_end(int fd, bool there, const colli_addr *addrs, int count) {
+bool colli_net_end(int fd, bool there, colli_addr *addr) {
   static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
   struct sockaddr_storage name;
   socklen_t length = sizeof(name);
   struct sockaddr *sa = (struct sockaddr *)&name;
-  colli_addr addr;
   if ((there ? getpeername(fd, sa, &length) : getsockname(fd, sa, &length)) != 0 ||
-      !colli_net_from_sockaddr(sa, &addr))
-    return NULL;
-  if (addr.family == 6 && memcmp(addr.ip, mapped, sizeof(mapped)) == 0) {
-    addr.family = 4; /* accepted by a socket for both families */
-    memmove(addr.ip, addr.ip + sizeof(mapped), 4);
+      !colli_net_from_sockaddr(sa, addr))
+    return false;
+  if (addr->family == 6 && memcmp(addr->ip, mapped, sizeof(mapped)) == 0) {
+    addr->family = 4; /* accepted by a socket for both families */
+    memmove(addr->ip, addr->ip + sizeof(mapped), 4);
   }
+  return true;
+}
+
+const colli_addr *colli_net_find_end(int fd, bool there, const colli_addr *addrs, int count) {
+  colli_addr addr;
+  if (!colli_net_end(fd, there, &addr))
+    return NULL;
   for (int i = 0; i < count && addrs[i].family; i++)
     if (colli_addr_same_ip(&addrs[i], &addr))
       return &addrs[i];
@@ -306,6 +312,13 @@ const char *colli_addr_text(const colli_addr *addr, char text[COLLI_ADDR_TEXT]) 
       snprintf(scope, sizeof(scope), "%%%u", addr->scope);
     snprintf(text, COLLI_ADDR_TEXT, "[%s%s]:%u", ip, scope, addr->port);
   }
+  return text;
+}
+
+const char *colli_addr_host_text(const colli_addr *addr, char text[COLLI_ADDR_TEXT]) {
+  char *port = strrchr(colli_addr_text(addr, text), ':');
+  if (port)
+    *port = '\0';
   return text;
 }
 

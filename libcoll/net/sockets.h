@@ -60,11 +60,17 @@ uint64_t colli_shortage_patience_ns(const char *timeout_ms);
 #define COLLI_ADDR_TEXT 80
 const char *colli_addr_text(const colli_addr *addr, char text[COLLI_ADDR_TEXT]);
 
+/* The same without the port: "10.0.0.1" or "[fe80::1%2]". */
+const char *colli_addr_host_text(const colli_addr *addr, char text[COLLI_ADDR_TEXT]);
+
 /* Converts the kernel's form of an address to ours; false for families other than IPv4 and IPv6. */
 bool colli_net_from_sockaddr(const struct sockaddr *sa, colli_addr *addr);
 
+/* The address of one end of a connection; false: it is not known. `there`: the peer's end. */
+bool colli_net_end(int fd, bool there, colli_addr *addr);
+
 /* The address of one end of a connection among those of its host (at most `count`; a family of 0
- * ends the list); NULL: it is none of them. `there`: the peer's end. */
+ * ends the list); NULL: it is none of them. */
 const colli_addr *colli_net_find_end(int fd, bool there, const colli_addr *addrs, int count);
 
 /* Whether the fields of an address from outside are possible. */

@@ -34,6 +34,8 @@
 #ifndef COLLI_RECOVERY_SHRINK_INTERNAL_H
 #define COLLI_RECOVERY_SHRINK_INTERNAL_H
 
+#include <stdlib.h>
+
 #include "libcoll/comm/comm.h"
 #include "libcoll/create/create.h"
 #include "libcoll/recovery/shrink_rules.h"
@@ -158,6 +160,14 @@ typedef struct shrink_member {
   unsigned passed;         /* the kinds of parts that this rank has passed on */
   uint32_t lost;           /* this attempt was lost, and the parent has to be told; 0: none */
 } shrink_member;
+
+/* Forgets the record and the report of a rank, which are of one round. */
+static inline void shrink_forget_round(shrink_member *m) {
+  free(m->record);
+  free(m->report);
+  m->record = NULL;
+  m->report = NULL;
+}
 
 /* The connection to the parent. */
 typedef struct shrink_uplink {
@@ -310,9 +320,6 @@ void shrink_send_checkin(shrink *s, colli_sealed *conn);
 void shrink_say_checkin(shrink *s, uint64_t asked);
 bool shrink_say_record(shrink *s, const colli_rank_info *record);
 void shrink_say_report(shrink *s, const shrink_report *report);
-
-/* Forgets the record and the report of a rank, which are of one round. */
-void shrink_forget_round(shrink_member *m);
 
 /* Passes on to the parent what is ready for it. False: the connection broke. */
 bool shrink_pass_up(shrink *s);

@@ -39,13 +39,6 @@ void shrink_say_checkin(shrink *s, uint64_t asked) {
   m->in = !s->ballot || m->list; /* else the others count this rank as missing */
 }
 
-void shrink_forget_round(shrink_member *m) {
-  free(m->record);
-  free(m->report);
-  m->record = NULL;
-  m->report = NULL;
-}
-
 bool shrink_say_record(shrink *s, const colli_rank_info *record) {
   shrink_member *m = &s->members[s->b.rank];
   m->record = m->record ? m->record : shrink_alloc(s, sizeof(*record));

@@ -28,7 +28,12 @@ done
 expect_in "shared memory" "shm, 6 links (the first from 0 to 1): " out
 COLL_TRANSPORT=tcp "$collrun" --timeout 60 -n 3 "$topo" > out 2> err || fail "over tcp: $(cat err)"
 expect_in "tcp" "tcp, 6 links (the first from 0 to 1): " out
+expect_in "its ways" "  3 links (the first from 0 to 1): lo 127.0.0.1 to 127.0.0.1" out
 grep -Eq '^ +1 +tcp +- +tcp$' out || fail "no table: $(cat out)"
+for decorated in COLL_DATA_CHECK=crc32c COLL_FAULT=again=20,delay_us=300; do
+  env $decorated COLL_TRANSPORT=tcp "$collrun" --timeout 60 -n 3 "$topo" --explain 2,0 > out 2> err || fail "explain: $(cat err)"
+  expect_in "ways under $decorated" "from 0 to 2: tcp: same host: lo 127.0.0.1 to 127.0.0.1" out
+done
 
 # Two hosts, by ranks with different host ids: shared memory within a host, TCP between them.
 "$collrun" --timeout 60 -n 3 sh -c 'COLL_HOST_ID=host$((COLL_RANK / 2)) exec "$0"' "$topo" > out 2> err || fail "two hosts: $(cat err)"
@@ -80,6 +85,42 @@ expect_in "alone" "stand alone" err
 expect_in "for the network" "is for --network" err
 "$topo" --network network.svg 2> err && fail "took --network without ranks"
 expect_in "one rank" "several ranks" err
+
+# A network that does not run is drawn like one that does: the same hosts and racks, and the same bytes.
+described() {
+  expected=$1
+  shift
+  "$topo" --network network.svg "$@" > out 2> err || fail "described: $(cat err)"
+  for kind in $expected; do
+    expect "boxes of ${kind%=*}" "${kind#*=}" "$(grep -c "class=\"${kind%=*}\"" network.svg)"
+  done
+}
+two_levels=2:200:0.1,4:10000:0.8,8:100000:0.8,all:10000000:40
+described "level2=2 level1=4 level0=8 rank=16" -n 16 --levels $two_levels --messages allreduce:16777216
+expect_in "the least between sites" "between groups of level 2: 33554432 bytes" network.svg
+expect_in "a rack" ">ranks 4 to 7<" network.svg
+described "level1=0 level0=8 rank=16" --hosts 8 --ranks-per-host 2 --messages allgather:65536
+expect_in "a host" ">host 7<" network.svg
+expect_in "each block enters each host once" "inside hosts: 8388608 bytes" network.svg
+described "level0=4 rank=4" -n 4 --hosts 4 --link-speeds 100mbit,1gbit --messages allreduce:67108864
+expect_in "shares" "67108864 bytes: hier_weighted" network.svg
+described "level0=0 rank=5" -n 5 --messages broadcast:12
+# refused TEXT ARGUMENT...: in one line.
+refused() {
+  text=$1
+  shift
+  "$topo" "$@" > out 2> err && fail "took $*"
+  expect_in "$*" "$text" err
+  expect "lines about $*" 1 "$(wc -l < err)"
+}
+refused "--ranks is missing" --network network.svg --hosts 4
+refused "the most are 256" --network network.svg -n 257
+refused "there are only 2 ranks" --network network.svg -n 2 --hosts 4
+refused "--levels takes 'assumed', or" --network network.svg -n 16 --levels 2:1
+refused "--link-speeds takes speeds" --network network.svg -n 4 --hosts 4 --link-speeds fast
+refused "--hosts takes a number" --network network.svg --hosts many
+refused "is for --network" --hosts 4 --ranks-per-host 2
+refused "stand alone" --network network.svg -n 4 --input numa:2
 
 if [ "$(cores)" -ge 2 ]; then
   "$collrun" --timeout 60 -n 2 "$topo" > out 2> err || fail "two ranks: $(cat err)"

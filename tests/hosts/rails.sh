@@ -66,6 +66,23 @@ expect_survival() {
   expect "their results are right" grep -q "Out of bounds values : 0 OK" "$out/0"
 }
 
+# ways TEXT: whether coll_topo's table has it, where hosts 1 and 2 are ranks 0 and 1.
+ways() { grep -qxF "  1 link (the first from $1): $2" "$out/0"; }
+
+start_ranks 60 "$BUILD/bin/coll_topo"
+expect "coll_topo runs" all_succeed
+expect "it shows both rails" ways "0 to 1" "eth0 10.80.0.1 to 10.80.0.2, eth1 10.81.0.1 to 10.81.0.2"
+expect "of all hosts" ways "2 to 3" "eth0 10.80.0.3 to 10.80.0.4, eth1 10.81.0.3 to 10.81.0.4"
+cut 1 on
+start_ranks 60 "$BUILD/bin/coll_topo" --explain 2,1
+expect "coll_topo runs without a rail" all_succeed
+for pair in "2 to 1 3 2" "1 to 2 2 3"; do
+  read -r from to peer here there <<<"$pair"
+  expect "and says from $from which one is lost" grep -qxF "from $from $to $peer: tcp: same subnet, 2 rails: eth0 \
+10.80.0.$here to 10.80.0.$there, eth1 10.81.0.$here to 10.81.0.$there (not connected)" "$out/0"
+done
+cut 1 off
+
 for tls in 0 1; do
   export COLL_TLS=$tls
   count_rails "COLL_TLS=$tls"

@@ -92,6 +92,8 @@ Test(fault_plan, tables) {
     cr_assert_eq(coll_transport_registers(over), coll_transport_registers(inner[i]), "%s",
                  over->name);
     cr_assert_eq(coll_transport_expects(over), coll_transport_expects(inner[i]), "%s", over->name);
+    cr_assert_eq(coll_transport_tells_paths(over), coll_transport_tells_paths(inner[i]), "%s",
+                 over->name);
     cr_assert_null(colli_fault_over(over, &again));
   }
 }

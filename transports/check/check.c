@@ -90,5 +90,7 @@ const coll_transport_ops *colli_check_over(const coll_transport_ops *inner, coll
                             .arm = check_arm,
                             .disarm = check_disarm,
                             .wake = check_wake}};
+  if (coll_transport_tells_paths(inner))
+    table->ops.paths = check_paths;
   return &table->ops;
 }

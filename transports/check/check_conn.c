@@ -197,3 +197,8 @@ void check_disconnect(coll_conn *conn) {
   cc->inner->ops->disconnect(cc->inner);
   free_conn(cc);
 }
+
+int check_paths(coll_conn *conn, char *text, size_t bytes) {
+  check_conn *cc = (check_conn *)conn;
+  return cc->inner->ops->paths(cc->inner, text, bytes);
+}

@@ -227,6 +227,8 @@ static void add_optional(const coll_transport_ops *inner, coll_transport_ops *ov
   }
   if (coll_transport_expects(inner))
     over->expect = fault_expect;
+  if (coll_transport_tells_paths(inner))
+    over->paths = fault_paths;
   if (coll_transport_reaches_devices(inner)) {
     over->register_device = fault_register_device;
     over->release_device = fault_release_device;

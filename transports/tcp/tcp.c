@@ -354,9 +354,10 @@ static void tcp_wake(coll_endpoint *handle) {
 /* clang-format on */
 
 const coll_transport_ops tcp_transport = {
-    ENDPOINT_CALLS,   .disconnect = tcp_disconnect,     .send = tcp_send,
-    .sent = tcp_sent, .slot_acquire = tcp_slot_acquire, .slot_commit = tcp_slot_commit,
-    .recv = tcp_recv, .slot_peek = tcp_slot_peek,       .slot_release = tcp_slot_release,
+    ENDPOINT_CALLS,     .disconnect = tcp_disconnect,     .send = tcp_send,
+    .sent = tcp_sent,   .slot_acquire = tcp_slot_acquire, .slot_commit = tcp_slot_commit,
+    .recv = tcp_recv,   .slot_peek = tcp_slot_peek,       .slot_release = tcp_slot_release,
+    .paths = tcp_paths,
 };
 
 const coll_transport_ops tcp_rails_transport = {
@@ -369,4 +370,5 @@ const coll_transport_ops tcp_rails_transport = {
     .recv = tcp_rails_recv,
     .slot_peek = tcp_rails_slot_peek,
     .slot_release = tcp_rails_slot_release,
+    .paths = tcp_rails_paths,
 };

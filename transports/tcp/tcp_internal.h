@@ -11,7 +11,7 @@
  * sockets: tcp_rails.h.
  *
  * The files, from the bottom: tcp_addr.c and tcp_source.c; tcp_conn.c; tcp_dial.c, tcp_accept.c and
- * tcp_linger.c; tcp_rails_*.c; tcp.c with the table of operations.
+ * tcp_linger.c; tcp_rails_*.c; tcp_paths.c; tcp.c with the table of operations.
  */
 #ifndef COLLI_TRANSPORTS_TCP_INTERNAL_H
 #define COLLI_TRANSPORTS_TCP_INTERNAL_H
@@ -250,6 +250,12 @@ int tcp_recv(coll_conn *conn, const coll_tag *expect, void *buf, size_t bytes, c
              size_t *got_bytes);
 int tcp_slot_peek(coll_conn *conn, coll_tag *got, const void **buf, size_t *bytes);
 int tcp_slot_release(coll_conn *conn);
+
+/* ---- tcp_paths.c ---- */
+
+/* coll_transport_ops.paths of connections with one socket, and of those over rails. */
+int tcp_paths(coll_conn *base, char *text, size_t bytes);
+int tcp_rails_paths(coll_conn *base, char *text, size_t bytes);
 
 /* ---- tcp_linger.c ---- */
 

@@ -85,8 +85,7 @@ static int settle(tcp_rails *rails, uint64_t now_ns) {
   return moved;
 }
 
-/* Whether no open rail uses an interface of a pair. */
-static bool is_free(const tcp_rails *rails, const tcp_pair *pair) {
+bool tcp_rails_is_free(const tcp_rails *rails, const tcp_pair *pair) {
   const tcp_conn *conn;
   TAILQ_FOREACH(conn, &rails->sockets, rail.link)
     if (tcp_rail_is_open(conn) &&
@@ -109,7 +108,7 @@ static void dial(tcp_rails *rails, uint64_t now_ns) {
   rails->dial_ns = now_ns + rails->pause_ns;
   for (int i = 0; i < count; i++) {
     const tcp_pair *pair = &pairs[(rails->turn + (unsigned)i) % (unsigned)count];
-    if (!is_free(rails, pair))
+    if (!tcp_rails_is_free(rails, pair))
       continue;
     rails->turn = (rails->turn + (unsigned)i + 1) % (unsigned)count;
     add_socket(rails, pair);

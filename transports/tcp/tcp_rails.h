@@ -150,6 +150,9 @@ int tcp_rails_check(tcp_rails *rails);
 /* Makes a connection over rails; NULL: out of memory. */
 coll_conn *tcp_rails_connect(tcp_endpoint *ep, const coll_conn *base, const tcp_blob *where);
 
+/* Whether no open rail uses an interface of a pair. */
+bool tcp_rails_is_free(const tcp_rails *rails, const tcp_pair *pair);
+
 /* Looks after all connections over rails: 1 if something happened. */
 int tcp_rails_progress(tcp_endpoint *ep);
 

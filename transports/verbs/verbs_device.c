@@ -318,7 +318,7 @@ const char *verbs_rail_text(const verbs_rail *rail, char text[VERBS_RAIL_TEXT]) 
   if (!ethernet)
     snprintf(lid, sizeof(lid), " LID %u", (unsigned)rail->lid);
   else
-    *strrchr(colli_addr_text(&first, addr), ':') = 0; /* the port does not matter here */
+    (void)colli_addr_host_text(&first, addr);
   snprintf(text, VERBS_RAIL_TEXT, "%s:%u %s%s%s%s%s%s%s", rail->name, (unsigned)rail->port,
            !ethernet                                   ? "InfiniBand"
            : rail->gid[0].type == IBV_GID_TYPE_ROCE_V2 ? "RoCE v2"

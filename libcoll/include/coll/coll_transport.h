@@ -359,6 +359,13 @@ typedef struct coll_transport_ops {
    */
   int (*offer_device)(coll_conn *conn, const coll_tag *tag, const coll_device_memory *memory,
                       size_t at, size_t bytes, size_t slice, int copied);
+
+  /*
+   * Optional. Tells people, in coll_topo, which ways through the network a connection has: writes
+   * "eth0 10.0.0.1 to 10.0.0.2", with commas between several, into the `bytes` bytes of `text`, cut
+   * if it is longer. Returns how many ways it lacks: they are not connected yet, or lost.
+   */
+  int (*paths)(coll_conn *conn, char *text, size_t bytes);
 } coll_transport_ops;
 
 /* Whether a transport sends by reference. */
@@ -391,6 +398,12 @@ static inline int coll_transport_registers(const coll_transport_ops *ops) {
 static inline int coll_transport_reaches_devices(const coll_transport_ops *ops) {
   return ops->size >= offsetof(coll_transport_ops, offer_device) + sizeof(ops->offer_device) &&
          ops->offer_device != NULL;
+}
+
+/* Whether a transport tells which ways a connection has. */
+static inline int coll_transport_tells_paths(const coll_transport_ops *ops) {
+  return ops->size >= offsetof(coll_transport_ops, paths) + sizeof(ops->paths) &&
+         ops->paths != NULL;
 }
 
 /*

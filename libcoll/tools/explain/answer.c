@@ -1,72 +1,26 @@
-/* answer.c: computes shape, settings, choice, and the event model's time for coll_explain. */
+/* answer.c: computes the choice, its price, and the event model's time for coll_explain. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "explain.h"
+#include "libcoll/algo/distance.h"
 #include "libcoll/base/param.h"
-#include "libcoll/cost/links.h"
 #include "libcoll/cost/predict.h"
 
 #define MAX_EVENTS 8e6   /* with more, the event model would take more than a few seconds */
 #define LOOKS      100.0 /* at the groups of that many ranks: take as long as an event */
 
-/* Spreads the ranks over hosts. */
-static void set_shape(const question *q, answer *a) {
-  a->shape = (colli_shape){.coll = q->coll,
-                           .nranks = q->nranks,
-                           .rank = q->rank < 0 ? 0 : q->rank,
-                           .root = q->root,
-                           .order = colli_order_of_sums(q->deterministic, q->coll),
-                           .in_place = q->in_place,
-                           .varying = q->varying};
-  if (q->network.nlevels && !explain_set_groups(q, a))
-    explain_refuse("out of memory for %d ranks", q->nranks);
-  if (q->network.nlevels || q->hosts == 1)
-    return;
-  a->group = malloc((size_t)q->nranks * sizeof(*a->group));
-  for (int rank = 0; a->group && rank < q->nranks; rank++)
-    a->group[rank] = (int32_t)((long long)rank * q->hosts / q->nranks);
-  a->shape.ngroups = a->group ? q->hosts : 1;
-  a->shape.group = a->group;
+colli_model explain_model(const question *q, const answer *a) {
+  colli_model model = a->model;
+  model.network = q->net.network.nlevels ? &q->net.network : NULL;
+  return model;
 }
 
-/* Sets the inputs of the choice from the settings that programs would have. */
-static void set_chooser(const question *q, answer *a) {
-  static colli_params params;
-  coll_error error = COLL_ERROR_INIT;
-  colli_calibration calibration;
-  if (colli_params_load(&params, &error) != COLL_OK)
-    explain_refuse("%s", error.message);
-  const colli_link_kind near = q->link, far = q->hosts > 1 ? COLLI_LINK_TCP : near;
-  a->limits.slot_count = (unsigned)params.number[COLLI_PARAM_SLOT_COUNT];
-  colli_limits_default(far, &a->limits);
-  if (params.from_env[COLLI_PARAM_SLOT_BYTES])
-    a->limits.slot_bytes = (size_t)params.number[COLLI_PARAM_SLOT_BYTES];
-  colli_calibration_load(params.text[COLLI_PARAM_CALIBRATION], &(colli_log){COLLI_LOG_WARN, -1},
-                         &calibration, &a->corrections, &a->origin);
-  colli_model_make(&calibration, far, near, (q->nranks + q->hosts - 1) / q->hosts, q->cores,
-                   &a->model);
-  if (q->network.nlevels)
-    explain_set_network(q, &calibration, a);
-  if (q->link_speeds)
-    explain_set_speeds(q, a);
-  a->model.paired = q->hosts == 1 && near == COLLI_LINK_SHM &&
-                    q->nranks == 2 * q->cores; /* as collrun binds them */
-  if (q->hosts == 1)
-    a->model.corrections = colli_corrections_find(a->corrections, far, q->nranks, q->cores);
-  a->chooser.limits = &a->limits;
-  a->chooser.model = &a->model;
-  char text[128];
-  bool name_alone = q->algo && !strchr(q->algo, ':');
-  if (name_alone)
-    snprintf(text, sizeof(text), "%s:%s", colli_coll_name(q->coll), q->algo);
-  if (colli_force_parse(name_alone ? text
-                        : q->algo  ? q->algo
-                                   : params.text[COLLI_PARAM_ALGO],
-                        &a->chooser.force, &error) != COLL_OK ||
-      colli_tuner_open(params.text[COLLI_PARAM_TUNER], &a->chooser.tuner, &error) != COLL_OK)
-    explain_refuse("%s", error.message);
+double explain_price(const colli_choice *choice, const question *q, const answer *a) {
+  const colli_model known = explain_model(q, a);
+  const colli_model model = colli_algo_model(choice->algo, &a->shape, &known);
+  return choice->algo->cost(&a->shape, &choice->partition, q->type_bytes, &model);
 }
 
 /* The choice for a size. */
@@ -75,7 +29,7 @@ colli_choice explain_choose(answer *a, const question *q, size_t bytes) {
   colli_choice choice;
   if (colli_choose(&a->chooser, &a->shape, bytes / q->type_bytes, q->type_bytes, bytes, &choice,
                    &error) != COLL_OK)
-    explain_refuse("%s", error.message);
+    described_refuse("%s", error.message);
   choice.predicted_ns = explain_price(&choice, q, a);
   return choice;
 }
@@ -84,23 +38,18 @@ size_t explain_param(colli_param_id id) {
   static colli_params params;
   coll_error error = COLL_ERROR_INIT;
   if (colli_params_load(&params, &error) != COLL_OK)
-    explain_refuse("%s", error.message);
+    described_refuse("%s", error.message);
   return (size_t)params.number[id];
 }
 
-/* Sets up the inputs of the choice. */
 void explain_set_up(const question *q, answer *a) {
-  set_shape(q, a);
-  set_chooser(q, a);
-}
-
-/* Frees what explain_set_up() made. */
-void explain_free(answer *a) {
-  colli_chooser_free(&a->chooser);
-  colli_tuner_close(a->chooser.tuner);
-  free(a->corrections);
-  free(a->group);
-  free(a->weights);
+  a->shape = (colli_shape){.coll = q->coll,
+                           .rank = q->rank < 0 ? 0 : q->rank,
+                           .root = q->root,
+                           .order = colli_order_of_sums(q->deterministic, q->coll),
+                           .in_place = q->in_place,
+                           .varying = q->varying};
+  described_set_up(&q->net, q->algo, a);
 }
 
 /* The schedules of all ranks; NULL if out of memory. */
@@ -142,16 +91,16 @@ double explain_events(const colli_choice *choice, const question *q, const answe
   const int steps = most_steps(choice->algo, a);
   if (steps < 0)
     return -1;
-  double events = (double)steps * q->nranks * part->passes * slices;
+  double events = (double)steps * q->net.nranks * part->passes * slices;
   if (choice->algo->groups) /* each rank's schedule looks at all groups */
-    events += (double)q->nranks * q->nranks / LOOKS;
+    events += (double)q->net.nranks * q->net.nranks / LOOKS;
   colli_sched **scheds = events < MAX_EVENTS ? make_all(choice->algo, a) : NULL;
   if (!scheds)
     return -1;
   const colli_model model = explain_model(q, a);
-  double ns = colli_predict((const colli_sched *const *)scheds, q->nranks, part, q->type_bytes,
+  double ns = colli_predict((const colli_sched *const *)scheds, q->net.nranks, part, q->type_bytes,
                             a->limits.slot_count, &model);
-  for (int rank = 0; rank < q->nranks; rank++)
+  for (int rank = 0; rank < q->net.nranks; rank++)
     colli_sched_free(scheds[rank]);
   free(scheds);
   return ns;

@@ -3,10 +3,7 @@
 #define COLLI_TOOLS_EXPLAIN_EXPLAIN_H
 
 #include "libcoll/base/param.h"
-#include "libcoll/cost/network.h"
-#include "libcoll/cost/weights.h"
-#include "libcoll/tuning/calibration.h"
-#include "libcoll/tuning/choose.h"
+#include "libcoll/tools/described/described.h"
 
 /* What operations on GPUs are taken to cost. Nothing of it was measured. */
 typedef struct gpu_costs {
@@ -28,7 +25,7 @@ typedef struct question {
   colli_coll coll;
   bool varying;
   bool list; /* only list its algorithms */
-  int nranks;
+  described_network net;
   size_t bytes, last_bytes; /* last_bytes: of a range of sizes, or 0 */
   const char *type_name;
   coll_type type;
@@ -38,66 +35,24 @@ typedef struct question {
   coll_determinism deterministic;
   bool in_place;
   const char *algo; /* NULL: what COLL_ALGO says */
-  const char *transport;
-  colli_link_kind link; /* what it costs */
-  int hosts;
-  int ranks_per_host;      /* 0: not given */
-  colli_network network;   /* without levels: none was given */
-  const char *link_speeds; /* NULL: not given */
-  bool table;              /* a range as a table of all candidates */
-  int cores;               /* of a host */
-  bool cores_given;
-  int gpus;     /* of a host, whose r-th rank is on GPU r modulo that; 0: not asked */
-  bool threads; /* the ranks are, of one process */
-  bool apart;   /* the GPUs have no peer access to each other */
-  bool rdma;    /* networks' devices move messages from and to GPU memory */
+  bool table;       /* a range as a table of all candidates */
+  int gpus;         /* of a host, whose r-th rank is on GPU r modulo that; 0: not asked */
+  bool threads;     /* the ranks are, of one process */
+  bool apart;       /* the GPUs have no peer access to each other */
+  bool rdma;        /* networks' devices move messages from and to GPU memory */
   bool captured;
   unsigned registered; /* which buffers are: EXPLAIN_... */
   bool assumes;        /* costs are given */
   gpu_costs costs;
 } question;
 
-/* The inputs of the choice. */
-typedef struct answer {
-  colli_shape shape;
-  int32_t *group;
-  colli_weights *weights; /* or NULL */
-  colli_limits limits;
-  colli_model model;
-  colli_corrections *corrections; /* or NULL */
-  colli_calibration_origin origin;
-  colli_chooser chooser;
-} answer;
-
-/* The transport between ranks that are furthest apart (question.c). */
-const char *explain_far_transport(const question *q);
-
 /* question.c: reads the command line; ends the program if it is bad. */
 question explain_ask(int argc, char **argv);
-void explain_refuse(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));
 
 /* assume.c: the costs without --assume; and reads "name=number,..." into others. False: it is
  * something else. */
 extern const gpu_costs explain_costs;
 bool explain_assume(const char *text, gpu_costs *costs);
-
-/* network.c: reads "RANKS:ALPHA:BETA,...,all:ALPHA:BETA", or "assumed"; false: it is something
- * else.
- */
-bool explain_levels(const char *text, colli_network *network);
-
-/* Groups the ranks of a shape by the levels of a network, as COLL_LEVELS would. False: out of
- * memory. */
-bool explain_set_groups(const question *q, answer *a);
-
-/* Sets what programs with such levels know of their costs. */
-void explain_set_network(const question *q, const colli_calibration *calibration, answer *a);
-
-/* speeds.c: sets what hosts' links cost, as --link-speeds says, and their shares. */
-void explain_set_speeds(const question *q, answer *a);
-
-/* Prints the shares, if there are any. */
-void explain_print_shares(const answer *a);
 
 /* The model with all levels. */
 colli_model explain_model(const question *q, const answer *a);
@@ -113,7 +68,6 @@ size_t explain_param(colli_param_id id);
 
 /* Sets the inputs of the choice, as programs with these settings would have them. */
 void explain_set_up(const question *q, answer *a);
-void explain_free(answer *a);
 
 /* The choice for a size, with predicted_ns. */
 colli_choice explain_choose(answer *a, const question *q, size_t bytes);

@@ -15,8 +15,9 @@
 
 /* How the call moves through slots. */
 static colli_direct_shape shape_of(const question *q, const answer *a, size_t slot_bytes) {
-  const bool tree = colli_reduces(q->coll) && a->shape.order == COLLI_ORDER_TREE && q->nranks > 2;
-  return (colli_direct_shape){q->coll, (size_t)q->nranks, slot_bytes, tree, false};
+  const bool tree =
+      colli_reduces(q->coll) && a->shape.order == COLLI_ORDER_TREE && q->net.nranks > 2;
+  return (colli_direct_shape){q->coll, (size_t)q->net.nranks, slot_bytes, tree, false};
 }
 
 /* Whether this call is staged also where others are not; then why. */
@@ -37,15 +38,15 @@ static const char *refuse_call(const question *q, const answer *a, size_t slot_b
 /* Whether all calls of these ranks are staged; then why. */
 static const char *refuse_ranks(const question *q, colli_gpu_mode asked) {
   const bool one = q->gpus == 1;
-  if (q->hosts > 1)
+  if (q->net.hosts > 1)
     return "the ranks are on several hosts, and the call is not divided among those of each";
-  if (q->nranks == 1)
+  if (q->net.nranks == 1)
     return "there are no other ranks";
   if (asked == COLLI_GPU_STAGED)
     return "COLL_GPU_MODE is staged";
   if (q->apart && !one)
     return "the GPUs have no peer access to each other";
-  if (asked == COLLI_GPU_SPIN && q->gpus < q->nranks)
+  if (asked == COLLI_GPU_SPIN && q->gpus < q->net.nranks)
     return "COLL_GPU_MODE is spin, which could hang where ranks share a GPU";
   if (asked == COLLI_GPU_MEET && !(one && q->threads))
     return "COLL_GPU_MODE is meet, which is for threads that share one GPU";
@@ -58,8 +59,8 @@ static colli_gpu_mode choose_direct(const question *q, colli_gpu_mode asked, con
   *reason = q->captured                  ? "captured calls ask the host"
             : asked == COLLI_GPU_ORDERED ? "COLL_GPU_MODE is ordered"
             : meets                      ? "the ranks are threads that share a GPU"
-            : q->gpus < q->nranks        ? "ranks share a GPU, so they must not spin"
-            : (size_t)q->nranks * sizeof(uint32_t) > COLLI_GPU_STATE_AT
+            : q->gpus < q->net.nranks    ? "ranks share a GPU, so they must not spin"
+            : (size_t)q->net.nranks * sizeof(uint32_t) > COLLI_GPU_STATE_AT
                 ? "there are too many ranks to spin"
                 : NULL;
   if (meets && !q->captured)
@@ -86,7 +87,7 @@ static void choose_mode(const question *q, const answer *a, gpu_call *call) {
 
 /* One rank folds its segment of a round, then copies all. */
 static void reduce_segments(traffic *t, int rank, size_t bytes) {
-  const size_t n = (size_t)t->q->nranks;
+  const size_t n = (size_t)t->q->net.nranks;
   const size_t segment = colli_direct_segment(&t->shape, bytes);
   const size_t first = (size_t)rank * segment < bytes ? (size_t)rank * segment : bytes;
   const size_t own = bytes - first < segment ? bytes - first : segment;
@@ -100,7 +101,7 @@ static void reduce_segments(traffic *t, int rank, size_t bytes) {
 /* Adds what a rank does in a round with so many bytes of each block. */
 static void add_round(traffic *t, int rank, size_t piece) {
   const question *q = t->q;
-  const int n = q->nranks;
+  const int n = q->net.nranks;
   const double bytes = (double)piece, input = explain_input_of(q, rank, bytes);
   if (input > 0) {
     t->ranks[rank].reads += t->times * input;
@@ -128,7 +129,7 @@ static void add_rounds(gpu_call *call, traffic *t, size_t count, size_t piece) {
   t->times = (double)count;
   call->rounds += count;
   call->in_segments |= count > 0 && colli_direct_in_segments(&t->shape, piece);
-  for (int rank = 0; rank < t->q->nranks && count > 0; rank++)
+  for (int rank = 0; rank < t->q->net.nranks && count > 0; rank++)
     add_round(t, rank, piece);
 }
 
@@ -143,7 +144,7 @@ static void count_in_slots(const question *q, gpu_call *call, traffic *t) {
 
 /* How many kernels the work of all takes. */
 static int kernels_of_party(const question *q) {
-  const int n = q->nranks;
+  const int n = q->net.nranks;
   if (q->coll == COLLI_BARRIER || q->bytes == 0)
     return 0;
   if (q->coll == COLLI_ALLREDUCE || q->coll == COLLI_REDUCE)
@@ -158,18 +159,18 @@ static int kernels_of_party(const question *q) {
  * and written once, but by copies as often as it is copied. */
 static bool count_party(const question *q, gpu_call *call, traffic *t) {
   const double bytes = (double)q->bytes;
-  if (call->mode != COLLI_GPU_MEET || q->nranks > COLL_GPU_PLACES || t->shape.tree)
+  if (call->mode != COLLI_GPU_MEET || q->net.nranks > COLL_GPU_PLACES || t->shape.tree)
     return false;
   call->party = true;
   call->meets = 1;
-  for (int rank = 0; rank < q->nranks; rank++) {
+  for (int rank = 0; rank < q->net.nranks; rank++) {
     gpu_rank *it = &t->ranks[rank];
     it->writes = explain_result_of(q, rank, bytes);
     it->reads = colli_reduces(q->coll) ? explain_input_of(q, rank, bytes) : it->writes;
     it->operations = 3; /* an event, a wait, the end */
   }
   /* One of them, any, has a wait for each of the others instead, the kernels, and an event more. */
-  t->ranks[0].operations += q->nranks - 1 + kernels_of_party(q);
+  t->ranks[0].operations += q->net.nranks - 1 + kernels_of_party(q);
   return true;
 }
 
@@ -183,15 +184,15 @@ static void count_direct(const question *q, gpu_call *call, traffic *t) {
   if (call->mode == COLLI_GPU_SPIN)
     each = 1;
   if (call->mode == COLLI_GPU_MEET) /* an event, and a wait for each of the others */
-    each = q->nranks;
-  for (int rank = 0; rank < q->nranks; rank++)
+    each = q->net.nranks;
+  for (int rank = 0; rank < q->net.nranks; rank++)
     t->ranks[rank].operations += /* and the end; with events there is one of it */
         (double)call->meets * each + 1 + (call->mode == COLLI_GPU_MEET);
 }
 
 /* Adds the copies of a staged call: what it reads and writes is copied whole. */
 static void count_staged(const question *q, traffic *t) {
-  for (int rank = 0; rank < q->nranks; rank++) {
+  for (int rank = 0; rank < q->net.nranks; rank++) {
     gpu_rank *it = &t->ranks[rank];
     it->reads = explain_input_of(q, rank, (double)q->bytes);
     it->writes = explain_result_of(q, rank, (double)q->bytes);
@@ -207,9 +208,9 @@ static double larger(double a, double b) {
 
 /* Finds the GPUs with most bytes. */
 static void find_busiest(const question *q, gpu_call *call, const traffic *t) {
-  for (int rank = 0; rank < q->nranks; rank++)
+  for (int rank = 0; rank < q->net.nranks; rank++)
     t->memory[explain_gpu_of(q, rank)] += t->ranks[rank].reads + t->ranks[rank].writes;
-  for (int gpu = 0; gpu < q->hosts * explain_gpus_of_host(q); gpu++) {
+  for (int gpu = 0; gpu < q->net.hosts * explain_gpus_of_host(q); gpu++) {
     call->in_bytes = larger(call->in_bytes, t->in[gpu]);
     call->out_bytes = larger(call->out_bytes, t->out[gpu]);
     call->memory_bytes = larger(call->memory_bytes, t->memory[gpu] + t->out[gpu]);
@@ -219,11 +220,11 @@ static void find_busiest(const question *q, gpu_call *call, const traffic *t) {
 void explain_gpu_count(const question *q, const answer *a, gpu_call *call) {
   *call = (gpu_call){.mode = COLLI_GPU_AUTO};
   traffic t = {.q = q, .shape = shape_of(q, a, 0)};
-  const size_t ngpus = (size_t)q->hosts * (size_t)explain_gpus_of_host(q);
-  call->ranks = t.ranks = calloc((size_t)q->nranks, sizeof(*t.ranks));
+  const size_t ngpus = (size_t)q->net.hosts * (size_t)explain_gpus_of_host(q);
+  call->ranks = t.ranks = calloc((size_t)q->net.nranks, sizeof(*t.ranks));
   t.in = calloc(3 * ngpus, sizeof(*t.in));
   if (!t.ranks || !t.in)
-    explain_refuse("out of memory");
+    described_refuse("out of memory");
   t.out = t.in + ngpus;
   t.memory = t.out + ngpus;
   choose_mode(q, a, call);

@@ -7,7 +7,7 @@
 
 /* A rank folds so much of all ranks' inputs. */
 static void fold(traffic *t, int rank, size_t bytes) {
-  const int n = t->q->nranks;
+  const int n = t->q->net.nranks;
   const size_t most = t->shape.tree ? colli_direct_fold_piece(&t->shape, (size_t)n) : bytes;
   if (bytes == 0)
     return;
@@ -20,12 +20,12 @@ static void fold(traffic *t, int rank, size_t bytes) {
 /* A rank copies from the others, and from itself or not: so much of each. */
 static void copy_all(traffic *t, int rank, bool own, double bytes) {
   gpu_rank *it = &t->ranks[rank];
-  for (int from = 0; from < t->q->nranks; from++)
+  for (int from = 0; from < t->q->net.nranks; from++)
     if (own || from != rank) {
       explain_read_slot(t, rank, from, bytes);
       it->writes += bytes;
     }
-  it->operations += own || t->q->nranks > 1;
+  it->operations += own || t->q->net.nranks > 1;
 }
 
 /* A rank folds its segment of an all-reduce, and copies those of all or of the others, in so many
@@ -84,7 +84,7 @@ bool explain_count_in_place(traffic *t, gpu_call *call) {
   call->reads_results = reads.to;
   call->reads_inputs = reads.from;
   t->times = 1;
-  for (int rank = 0; rank < q->nranks; rank++) {
+  for (int rank = 0; rank < q->net.nranks; rank++) {
     add_rank(t, rank, reads);
     /* It looks whether others went on without it, and says whether it does. */
     t->ranks[rank].operations += (call->mode != COLLI_GPU_MEET) + (call->mode == COLLI_GPU_ORDERED);

@@ -17,9 +17,9 @@ static void print_question(const question *q) {
            colli_exact(q->coll) ? " a block" : "");
   if (colli_rooted(q->coll))
     printf(", root %d", q->root);
-  printf(", %d ranks on %d GPU%s", q->nranks, q->gpus, q->gpus == 1 ? "" : "s");
-  if (q->hosts > 1)
-    printf(" of each of %d hosts", q->hosts);
+  printf(", %d ranks on %d GPU%s", q->net.nranks, q->gpus, q->gpus == 1 ? "" : "s");
+  if (q->net.hosts > 1)
+    printf(" of each of %d hosts", q->net.hosts);
   printf("%s%s\n", q->threads ? ", threads of one process" : "", q->captured ? ", captured" : "");
 }
 
@@ -59,10 +59,10 @@ static void print_cut(const question *q, const gpu_call *call) {
 static void print_ranks(const question *q, const gpu_call *call) {
   const char *far = call->mode == COLLI_GPU_STAGED ? "" : "     reads others";
   printf("\n  %-14s %11s %16s %16s%s\n", "rank", "operations", "reads", "writes", far);
-  for (int rank = 0, end; rank < q->nranks; rank = end) {
+  for (int rank = 0, end; rank < q->net.nranks; rank = end) {
     const gpu_rank *it = &call->ranks[rank];
     char text[40];
-    for (end = rank + 1; end < q->nranks; end++) {
+    for (end = rank + 1; end < q->net.nranks; end++) {
       const gpu_rank *other = &call->ranks[end];
       if (other->reads != it->reads || other->writes != it->writes ||
           other->reads_far != it->reads_far || other->operations != it->operations)
@@ -84,7 +84,7 @@ static void print_ranks(const question *q, const gpu_call *call) {
 /* The most operations of a rank. */
 static double most_operations(const question *q, const gpu_call *call) {
   double most = 0;
-  for (int rank = 0; rank < q->nranks; rank++)
+  for (int rank = 0; rank < q->net.nranks; rank++)
     most = call->ranks[rank].operations > most ? call->ranks[rank].operations : most;
   return most;
 }

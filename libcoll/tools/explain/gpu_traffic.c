@@ -3,14 +3,14 @@
 
 /* How many GPUs of a host have ranks, at most. */
 int explain_gpus_of_host(const question *q) {
-  const int most = (q->nranks + q->hosts - 1) / q->hosts;
+  const int most = (q->net.nranks + q->net.hosts - 1) / q->net.hosts;
   return q->gpus < most ? q->gpus : most;
 }
 
 /* The GPU of a rank, counted over all hosts. */
 int explain_gpu_of(const question *q, int rank) {
-  const long long host = (long long)rank * q->hosts / q->nranks;
-  const long long first = (host * q->nranks + q->hosts - 1) / q->hosts;
+  const long long host = (long long)rank * q->net.hosts / q->net.nranks;
+  const long long first = (host * q->net.nranks + q->net.hosts - 1) / q->net.hosts;
   return (int)(host * explain_gpus_of_host(q) + (rank - first) % q->gpus);
 }
 
@@ -49,9 +49,10 @@ double explain_input_of(const question *q, int rank, double bytes) {
   case COLLI_BROADCAST:
     return rank == q->root ? bytes : 0;
   case COLLI_SCATTER:
-    return rank == q->root ? bytes * q->nranks : 0;
+    return rank == q->root ? bytes * q->net.nranks : 0;
   default:
-    return q->coll == COLLI_ALLTOALL || q->coll == COLLI_REDUCE_SCATTER ? bytes * q->nranks : bytes;
+    return q->coll == COLLI_ALLTOALL || q->coll == COLLI_REDUCE_SCATTER ? bytes * q->net.nranks
+                                                                        : bytes;
   }
 }
 
@@ -65,10 +66,10 @@ double explain_result_of(const question *q, int rank, double bytes) {
   case COLLI_REDUCE:
     return rank == q->root ? bytes : 0;
   case COLLI_GATHER:
-    return rank == q->root ? bytes * q->nranks : 0;
+    return rank == q->root ? bytes * q->net.nranks : 0;
   case COLLI_ALLGATHER:
   case COLLI_ALLTOALL:
-    return bytes * q->nranks;
+    return bytes * q->net.nranks;
   default:
     return bytes;
   }

@@ -20,10 +20,10 @@ typedef struct groups {
  * unless it sends messages from its GPU; GPUs of one host do not. */
 static groups find_groups(const question *q) {
   const int apart = q->apart ? q->gpus : 1;
-  const bool alone = q->rdma && q->hosts == q->nranks;
-  groups g = {q->hosts * apart, 0};
-  if (g.number > 1 && q->nranks % g.number == 0 && (alone || q->nranks / g.number > 1))
-    g.size = q->nranks / g.number;
+  const bool alone = q->rdma && q->net.hosts == q->net.nranks;
+  groups g = {q->net.hosts * apart, 0};
+  if (g.number > 1 && q->net.nranks % g.number == 0 && (alone || q->net.nranks / g.number > 1))
+    g.size = q->net.nranks / g.number;
   return g;
 }
 
@@ -35,17 +35,17 @@ static question part_of(const question *q, const groups *g, bool within, const c
   part.coll = coll;
   part.bytes = bytes / q->type_bytes * q->type_bytes;
   part.root = 0;
-  part.nranks = within ? g->size : g->number;
+  part.net.nranks = within ? g->size : g->number;
   if (coll == COLLI_ALLGATHER) /* each rank's block is in the result already */
     part.registered &= EXPLAIN_RESULT;
   else if (coll != q->coll) /* the result is a piece, or what was registered is none of it */
     part.registered &= coll == COLLI_REDUCE_SCATTER ? EXPLAIN_INPUT : 0;
   if (within) {
-    part.hosts = 1;
+    part.net.hosts = 1;
     part.gpus = q->apart ? 1 : q->gpus;
     part.apart = false;
   } else {
-    part.gpus = part.hosts == 1 ? g->number : q->apart ? q->gpus : 1;
+    part.gpus = part.net.hosts == 1 ? g->number : q->apart ? q->gpus : 1;
     part.apart = true;
   }
   return part;
@@ -59,7 +59,7 @@ static int mode_within(const question *q, const groups *g) {
   memset(&a, 0, sizeof(a));
   explain_set_up(&part, &a);
   explain_gpu_count(&part, &a, &call);
-  explain_free(&a);
+  described_free(&a);
   free(call.ranks);
   return call.mode;
 }
@@ -97,11 +97,11 @@ static void print_part(const question *q, const groups *g, const char *where, bo
   explain_set_up(&part, &a);
   printf("\n%s: ", where);
   /* Between groups of one host there is shared memory, which reaches no GPU. */
-  if (!within && g->number == q->hosts && explain_are_messages(&part))
+  if (!within && g->number == q->net.hosts && explain_are_messages(&part))
     explain_messages(&part);
   else
     explain_gpu_part(&part, &a);
-  explain_free(&a);
+  described_free(&a);
 }
 
 /* The longest piece of so many elements that a rank of a group has. */
@@ -149,7 +149,7 @@ static bool explain_divided(const question *q, const answer *a) {
   printf("%s in streams of %zu bytes, %d ranks in %d groups of %d, whose GPUs reach each other but "
          "not those of\nother groups. It is divided among the ranks of a group, which are counted "
          "from 0 in each part:\n",
-         q->name, q->bytes, q->nranks, g.number, g.size);
+         q->name, q->bytes, q->net.nranks, g.number, g.size);
   if (q->coll == COLLI_ALLREDUCE) {
     print_part(q, &g, "1. within each group", true, "reduce_scatter", COLLI_REDUCE_SCATTER, piece);
     print_part(q, &g, "2. across groups", false, "allreduce", COLLI_ALLREDUCE, piece);

@@ -5,6 +5,16 @@
 
 #include "explain.h"
 
+/* Prints the shares, if there are any. */
+static void print_shares(const answer *a) {
+  if (!a->shape.share)
+    return;
+  printf("shares of hosts in weighted algorithms:");
+  for (int host = 0; host < a->shape.ngroups; host++)
+    printf(" %d", a->shape.share[host]);
+  printf("\n");
+}
+
 /* Prints the question and the model. */
 static void print_question(const question *q, const answer *a) {
   const colli_model *m = &a->model;
@@ -21,28 +31,34 @@ static void print_question(const question *q, const answer *a) {
     printf(", deterministic");
   if (a->shape.order == COLLI_ORDER_LEFT)
     printf(", from left to right");
-  printf(", %d ranks", q->nranks);
-  if (q->hosts > 1)
-    printf(" on %d hosts", q->hosts);
-  printf(" over %s", q->network.nlevels ? "a network with levels" : explain_far_transport(q));
-  if (q->cores > 0)
-    printf(" on %d cores%s%s", q->cores, q->hosts > 1 ? " each" : "",
-           q->cores_given ? "" : " (those of this machine; --cores C assumes others)");
+  printf(", %d ranks", q->net.nranks);
+  if (q->net.hosts > 1)
+    printf(" on %d hosts", q->net.hosts);
+  printf(" over %s", q->net.cluster           ? "the network of --input"
+                     : q->net.network.nlevels ? "a network with levels"
+                                              : described_far_transport(&q->net));
+  if (q->net.cluster)
+    printf(", of cores shared as there");
+  else if (q->net.cores > 0)
+    printf(" on %d cores%s%s", q->net.cores, q->net.hosts > 1 ? " each" : "",
+           q->net.cores_given ? "" : " (those of this machine; --cores C assumes others)");
   else
     printf(", each on its own core");
   printf("\nmodel: alpha %.0f ns a message, beta %.3g ns a byte, gamma %.3g ns a byte reduced, "
          "%.0f ns a step; %u slots of %zu bytes\n",
          m->alpha_ns, m->beta_ns_per_byte, m->gamma_ns_per_byte, m->step_ns, a->limits.slot_count,
          a->limits.slot_bytes);
-  for (int i = q->network.nlevels - 2; i >= 0; i--)
+  for (int i = q->net.network.nlevels - 2; i >= 0; i--)
     printf("within %d ranks: alpha %.0f ns a message, beta %.3g ns a byte\n",
-           q->network.level[i].ranks, q->network.level[i].alpha_ns,
-           q->network.level[i].beta_ns_per_byte);
-  if (a->shape.ngroups > 1 && !q->network.nlevels)
-    printf("within a host: alpha %.0f ns a message, beta %.3g ns a byte\n", m->near_alpha_ns,
-           m->near_beta_ns_per_byte);
-  explain_print_shares(a);
-  if (q->network.nlevels)
+           q->net.network.level[i].ranks, q->net.network.level[i].alpha_ns,
+           q->net.network.level[i].beta_ns_per_byte);
+  if (a->shape.ngroups > 1 && !q->net.network.nlevels)
+    printf("within a %s: alpha %.0f ns a message, beta %.3g ns a byte\n",
+           a->shape.ninner > 0 ? "group" : "host", m->near_alpha_ns, m->near_beta_ns_per_byte);
+  print_shares(a);
+  if (q->net.cluster)
+    printf("costs are those of the run that wrote the file\n\n");
+  else if (q->net.network.nlevels)
     printf("the network is as assumed by --levels; nothing of it was measured\n\n");
   else if (a->origin.path[0])
     printf("measured on %s with %d cores, %s (%s)%s\n\n", a->origin.host, a->origin.cores,
@@ -82,7 +98,7 @@ static void print_reason(const colli_choice *list, int count, const colli_choice
     printf("why: %s asks for it", q->algo ? "--algo" : "COLL_ALGO");
   else if (a->chooser.tuner && list[0].algo != chosen->algo)
     printf("why: the tuner chose it");
-  else if (list[0].algo != chosen->algo && q->network.nlevels)
+  else if (list[0].algo != chosen->algo && q->net.network.nlevels)
     printf("why: programs price algorithms without groups as if all links were the farthest");
   else if (list[0].algo != chosen->algo)
     printf("why: it is the best for the smallest size of its class");
@@ -90,7 +106,7 @@ static void print_reason(const colli_choice *list, int count, const colli_choice
     printf("why: lowest cost by formula; the next, %s, takes %.2f times as long",
            list[1].algo->name, list[1].predicted_ns / list[0].predicted_ns);
   else
-    printf("why: it is the only candidate for %d ranks", q->nranks);
+    printf("why: it is the only candidate for %d ranks", q->net.nranks);
   if (list[0].algo != chosen->algo)
     printf("; %s would take %.2f times its time", name, share);
   putchar('\n');
@@ -128,12 +144,12 @@ static int explain_size(const question *q, answer *a) {
                             &a->model, "", &best, list, COLLI_MAX_CANDIDATES);
   bool listed_too = false;
   if (listed < 0)
-    explain_refuse("out of memory");
+    described_refuse("out of memory");
   for (int i = 0; i < listed; i++)
     listed_too |= list[i].algo == chosen.algo;
   if (!listed_too)
     list[listed++] = chosen; /* asked for by name only */
-  if (q->network.nlevels)
+  if (q->net.network.nlevels)
     price_levels(list, listed, q, a);
   print_candidates(list, listed, &chosen, q, a);
   print_reason(list, listed, &chosen, q, a);
@@ -171,13 +187,14 @@ int main(int argc, char **argv) {
   int status = 0;
   if (q.list) {
     list_algos(&q);
+    described_unload(&q.net);
     return 0;
   }
   explain_set_up(&q, &a);
   explain_choose(&a, &q, q.bytes); /* refuses before anything is printed */
   if (q.gpus) {
     explain_gpu(&q, &a);
-    explain_free(&a);
+    described_free(&a);
     return 0;
   }
   print_question(&q, &a);
@@ -187,6 +204,7 @@ int main(int argc, char **argv) {
     explain_range(&q, &a);
   else
     status = explain_size(&q, &a);
-  explain_free(&a);
+  described_free(&a);
+  described_unload(&q.net);
   return status;
 }

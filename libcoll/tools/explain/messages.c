@@ -27,10 +27,11 @@ static messages describe(const question *part) {
                 .pieces = part->coll == COLLI_ALLREDUCE || part->coll == COLLI_REDUCE,
                 .least = slot < COLLI_LEND_LEAST ? COLLI_LEND_LEAST : slot + 1,
                 .all = part->bytes / elem};
-  m.room = colli_levels_message_room(explain_param(COLLI_PARAM_GPU_SLOT_BYTES), part->nranks, elem);
+  m.room =
+      colli_levels_message_room(explain_param(COLLI_PARAM_GPU_SLOT_BYTES), part->net.nranks, elem);
   m.block = m.all;
   if (m.pieces)
-    m.block -= colli_levels_piece_at(m.all, part->nranks - 1, part->nranks);
+    m.block -= colli_levels_piece_at(m.all, part->net.nranks - 1, part->net.nranks);
   return m;
 }
 
@@ -42,8 +43,8 @@ bool explain_are_messages(const question *part) {
 
 /* Counts them. */
 static void count(const question *part, messages *m) {
-  const size_t n = (size_t)part->nranks, elem = part->type_bytes;
-  m->each = m->chain ? colli_levels_in_chain(m->all, part->nranks, elem, m->least)
+  const size_t n = (size_t)part->net.nranks, elem = part->type_bytes;
+  m->each = m->chain ? colli_levels_in_chain(m->all, part->net.nranks, elem, m->least)
                      : colli_levels_in_round(part->coll, m->block, m->room, elem, m->least);
   m->times = (m->block + m->each - 1) / m->each;
   m->steps = m->chain ? m->times + n - 2 : m->pieces ? 2 * m->times : m->times;
@@ -56,7 +57,7 @@ static void count(const question *part, messages *m) {
 /* Prints the time. */
 static void print_time(const question *part, const messages *m) {
   const gpu_costs *c = &part->costs;
-  const double elem = (double)part->type_bytes, n = part->nranks, steps = (double)m->steps;
+  const double elem = (double)part->type_bytes, n = part->net.nranks, steps = (double)m->steps;
   const double folds = colli_reduces(part->coll) ? (double)m->times : 0;
   const double folded = folds > 0 ? (n + 1) * (double)m->block * elem : 0;
   /* The last rank of a chain gets its first piece when the others have passed it on. */
@@ -79,7 +80,7 @@ void explain_messages(const question *part) {
   printf(
       "%s of %zu bytes%s, %d groups,\nby messages that the network's devices move from and to GPU "
       "memory (GPUDirect RDMA)\n",
-      part->name, part->bytes, colli_exact(part->coll) ? " a block" : "", part->nranks);
+      part->name, part->bytes, colli_exact(part->coll) ? " a block" : "", part->net.nranks);
   printf(
       "%zu %s%s of up to %zu bytes%s, %zu step%s; the busiest rank sends or receives %.0f bytes\n",
       m.times, m.chain ? "piece" : "round", m.times == 1 ? "" : "s", m.each * part->type_bytes,

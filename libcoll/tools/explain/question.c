@@ -1,16 +1,12 @@
 /* question.c: coll_explain's command line. */
 #include <errno.h>
 #include <getopt.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "explain.h"
 #include "libcoll/base/names.h"
 #include "libcoll/base/param.h"
-#include "libcoll/cost/links.h"
-#include "transports/registry.h"
 
 #define USAGE_STATUS 2
 #define COLLECTIVES                                                                                \
@@ -35,26 +31,11 @@ static const char help[] =
     "floats\n"
     "      --in-place       an all-to-all in place\n"
     "      --rank R         also print what rank R does, step by step\n"
-    "      --algo TEXT      force an algorithm: a name, or text as in COLL_ALGO\n"
-    "      --transport T    shm (default), tcp, or a plug-in of COLL_TRANSPORT_PATH; between\n"
-    "                       hosts shm means tcp\n"
-    "      --hosts H        the ranks are spread over H hosts, in order (default 1)\n"
-    "      --ranks-per-host R  with --hosts, instead of --ranks\n"
-    "      --link-speeds S  with --hosts: the speeds of the hosts' links, as 100mbit,1gbit; the "
-    "last\n"
-    "                       one holds for the hosts that follow\n"
-    "      --levels TEXT    a network whose devices move messages, with what a message costs "
-    "within\n"
-    "                       groups of ranks, the nearest (hosts) first: RANKS:ALPHA:BETA (ns, ns "
-    "a\n"
-    "                       byte), with commas; RANKS of the last is all. assumed: typical of "
-    "hosts\n"
-    "                       of 8 ranks with a port of 200 Gbit/s each, 16 hosts at a switch:\n"
-    "                       8:500:0.01,128:2000:0.04,all:4000:0.04\n"
+    "      --algo TEXT      force an algorithm: a name, or text as in COLL_ALGO\n" DESCRIBED_HELP
+    "      --input FILE     instead of these: the cluster that coll_topo --save has described "
+    "there\n"
     "      --table          a range of sizes as a table: what each eightfold size takes with each\n"
     "                       candidate; * chosen\n"
-    "      --cores C        cores that the ranks of a host share (default: those of this machine;\n"
-    "                       0, or with --levels: as many as ranks)\n"
     "      --gpu N          calls in streams of N GPUs a host instead, with rank r on GPU r modulo "
     "N\n"
     "      --threads        there the ranks are threads of one process\n"
@@ -76,27 +57,6 @@ static const char help[] =
     "(coll_calibrate), or else from typical constants of each transport: compare them with each\n"
     "other, and measure with coll_perf.\n";
 
-/* Ends the program because of a bad argument. */
-void explain_refuse(const char *format, ...) {
-  va_list args;
-  va_start(args, format);
-  fputs("coll_explain: ", stderr);
-  vfprintf(stderr, format, args);
-  fputs(" (see coll_explain --help)\n", stderr);
-  va_end(args);
-  exit(USAGE_STATUS);
-}
-
-/* A whole number in min .. max. */
-static int parse_int(const char *text, const char *option, int min, int max) {
-  char *end;
-  errno = 0;
-  long value = strtol(text, &end, 10);
-  if (end == text || *end || errno || value < min || value > max)
-    explain_refuse("%s takes a number from %d to %d, not '%s'", option, min, max, text);
-  return (int)value;
-}
-
 /* A size with an optional suffix, up to the end or a '-'. */
 static size_t parse_bytes(const char *text, const char **end_of_size) {
   char *end;
@@ -107,7 +67,7 @@ static size_t parse_bytes(const char *text, const char **end_of_size) {
   end += suffix != NULL;
   bool digits = text[0] >= '0' && text[0] <= '9';
   if (!digits || errno || (*end && *end != '-') || value > (1ull << 46) >> shift)
-    explain_refuse("--bytes takes a size such as 4096, 64K or 1M, or a range, not '%s'", text);
+    described_refuse("--bytes takes a size such as 4096, 64K or 1M, or a range, not '%s'", text);
   *end_of_size = end;
   return (size_t)(value << shift);
 }
@@ -120,7 +80,7 @@ static void parse_sizes(const char *text, question *q) {
     return;
   q->last_bytes = parse_bytes(end + 1, &end);
   if (*end || q->last_bytes <= q->bytes)
-    explain_refuse("--bytes takes a range such as 4-16M, not '%s'", text);
+    described_refuse("--bytes takes a range such as 4-16M, not '%s'", text);
 }
 
 /* Looks a type up. */
@@ -133,7 +93,7 @@ static void parse_type(const char *text, question *q) {
     q->type_bytes = coll_type_bytes(q->type);
     return;
   }
-  explain_refuse("unknown type '%s'", text);
+  described_refuse("unknown type '%s'", text);
 }
 
 /* A level of determinism. */
@@ -141,7 +101,7 @@ static coll_determinism parse_level(const char *text) {
   for (int i = COLL_DETERMINISTIC_OFF; i <= COLL_DETERMINISTIC_ORDERED; i++)
     if (strcmp(text, colli_param_word(COLLI_PARAM_DETERMINISTIC, i)) == 0)
       return (coll_determinism)i;
-  explain_refuse("--deterministic takes off, on or ordered, not '%s'", text);
+  described_refuse("--deterministic takes off, on or ordered, not '%s'", text);
 }
 
 enum {
@@ -149,12 +109,6 @@ enum {
   OPT_ROOT,
   OPT_RANK,
   OPT_ALGO,
-  OPT_TRANSPORT,
-  OPT_CORES,
-  OPT_HOSTS,
-  OPT_RANKS_PER_HOST,
-  OPT_LINK_SPEEDS,
-  OPT_LEVELS,
   OPT_TABLE,
   OPT_DETERMINISTIC,
   OPT_IN_PLACE,
@@ -165,6 +119,7 @@ enum {
   OPT_CAPTURED,
   OPT_REGISTERED,
   OPT_ASSUME,
+  OPT_INPUT,
   OPT_LIST
 };
 
@@ -174,14 +129,14 @@ static unsigned parse_registered(const char *text) {
   for (unsigned i = 0; i < 3; i++)
     if (strcmp(text, names[i]) == 0)
       return i + EXPLAIN_INPUT;
-  explain_refuse("--registered takes input, result or both, not '%s'", text);
+  described_refuse("--registered takes input, result or both, not '%s'", text);
 }
 
 /* Reads an option about GPUs; false: it is none. */
 static bool take_gpu_option(int option, question *q) {
   switch (option) {
   case OPT_GPU:
-    q->gpus = parse_int(optarg, "--gpu", 1, COLLI_MAX_RANKS);
+    q->gpus = described_number(optarg, "--gpu", 1, COLLI_MAX_RANKS);
     return true;
   case OPT_THREADS:
     q->threads = true;
@@ -200,7 +155,7 @@ static bool take_gpu_option(int option, question *q) {
     return true;
   case OPT_ASSUME:
     if (!explain_assume(optarg, &q->costs))
-      explain_refuse(
+      described_refuse(
           "--assume takes launch, host, meet, link, memory, copy and network, each =NUMBER above "
           "0, with commas, not '%s'",
           optarg);
@@ -211,41 +166,11 @@ static bool take_gpu_option(int option, question *q) {
   }
 }
 
-/* Reads an option about many hosts; false: it is none. */
-static bool take_scale_option(int option, question *q) {
-  switch (option) {
-  case OPT_HOSTS:
-    q->hosts = parse_int(optarg, "--hosts", 1, COLLI_MODEL_RANKS);
-    return true;
-  case OPT_RANKS_PER_HOST:
-    q->ranks_per_host = parse_int(optarg, "--ranks-per-host", 1, COLLI_MODEL_RANKS);
-    return true;
-  case OPT_LINK_SPEEDS:
-    q->link_speeds = optarg;
-    return true;
-  case OPT_LEVELS:
-    if (!explain_levels(optarg, &q->network))
-      explain_refuse("--levels takes 'assumed', or 2 to %d of RANKS:ALPHA:BETA with commas, the "
-                     "nearest first, each RANKS a multiple of the one before, the last 'all', not "
-                     "'%s'",
-                     COLLI_NETWORK_LEVELS, optarg);
-    return true;
-  case OPT_TABLE:
-    q->table = true;
-    return true;
-  default:
-    return false;
-  }
-}
-
 /* Reads one option. */
 static void take_option(int option, question *q, bool *has_bytes) {
-  if (take_gpu_option(option, q) || take_scale_option(option, q))
+  if (take_gpu_option(option, q) || described_take(option, optarg, &q->net))
     return;
   switch (option) {
-  case 'n':
-    q->nranks = parse_int(optarg, "--ranks", 1, COLLI_MODEL_RANKS);
-    break;
   case 'b':
     parse_sizes(optarg, q);
     *has_bytes = true;
@@ -254,20 +179,19 @@ static void take_option(int option, question *q, bool *has_bytes) {
     parse_type(optarg, q);
     break;
   case OPT_ROOT:
-    q->root = parse_int(optarg, "--root", 0, COLLI_MODEL_RANKS - 1);
+    q->root = described_number(optarg, "--root", 0, COLLI_MODEL_RANKS - 1);
     break;
   case OPT_RANK:
-    q->rank = parse_int(optarg, "--rank", 0, COLLI_MODEL_RANKS - 1);
+    q->rank = described_number(optarg, "--rank", 0, COLLI_MODEL_RANKS - 1);
     break;
   case OPT_ALGO:
     q->algo = optarg;
     break;
-  case OPT_TRANSPORT:
-    q->transport = optarg;
+  case OPT_TABLE:
+    q->table = true;
     break;
-  case OPT_CORES:
-    q->cores = parse_int(optarg, "--cores", 0, COLLI_MAX_RANKS);
-    q->cores_given = true;
+  case OPT_INPUT:
+    described_load(&q->net, optarg);
     break;
   case OPT_DETERMINISTIC:
     q->deterministic = parse_level(optarg);
@@ -291,87 +215,30 @@ static bool rounds(coll_type type) {
   return type >= COLL_FLOAT16 && type <= COLL_FLOAT8_E5M2;
 }
 
-/* The transport that COLL_TRANSPORT_PATH adds with that name, or NULL. */
-static const coll_transport_ops *find_plugin(const char *name) {
-  colli_params params;
-  colli_transport_list list;
-  coll_error error = COLL_ERROR_INIT;
-  coll_status status = colli_params_load(&params, &error);
-  if (status == COLL_OK)
-    status = colli_transports_list(params.text[COLLI_PARAM_TRANSPORT_PATH], "", &list, &error);
-  if (status != COLL_OK)
-    explain_refuse("%s", error.message);
-  int i = COLLI_TRANSPORTS_BUILT_IN;
-  while (list.ops[i] && strcmp(list.ops[i]->name, name) != 0)
-    i++;
-  return list.ops[i];
-}
-
-/* The kind of link of a transport; refuses unknown transports. */
-static colli_link_kind link_of(const char *transport) {
-  int link = colli_link_parse(transport);
-  if (link >= 0)
-    return (colli_link_kind)link;
-  const coll_transport_ops *plugin = find_plugin(transport);
-  if (!plugin)
-    explain_refuse("--transport is shm or tcp, or one that COLL_TRANSPORT_PATH adds, not '%s'",
-                   transport);
-  return colli_link_kind_of(plugin->caps);
-}
-
-const char *explain_far_transport(const question *q) {
-  return q->hosts > 1 && q->link == COLLI_LINK_SHM ? "tcp" : q->transport;
-}
-
-/* Finds how many ranks and hosts there are. */
-static void settle_ranks(question *q) {
-  const int near = q->network.nlevels ? q->network.level[0].ranks : 0;
-  if (q->ranks_per_host && (q->nranks || q->hosts > COLLI_MODEL_RANKS / q->ranks_per_host))
-    explain_refuse("--ranks-per-host is for at most %d ranks, and stands instead of --ranks",
-                   COLLI_MODEL_RANKS);
-  if (q->ranks_per_host)
-    q->nranks = q->hosts * q->ranks_per_host;
-  if (near && q->hosts == 1)
-    q->hosts = (q->nranks + near - 1) / near;
-  if (near && q->hosts != (q->nranks + near - 1) / near)
-    explain_refuse("--levels has %d ranks a host, which is not %d ranks on %d hosts", near,
-                   q->nranks, q->hosts);
-  if (near && !q->cores_given)
-    q->cores = 0;
-  if (near && q->gpus)
-    explain_refuse("--levels is not for --gpu");
-  if (q->table && !q->last_bytes)
-    explain_refuse("--table takes a range of --bytes such as 4K-1G");
-}
-
 /* Checks that the options fit each other. */
 static void check_question(const question *q, bool has_bytes) {
-  if (q->nranks == 0)
-    explain_refuse("--ranks is missing");
   if (!has_bytes && q->coll != COLLI_BARRIER)
-    explain_refuse("--bytes is missing");
+    described_refuse("--bytes is missing");
   if (has_bytes && q->coll == COLLI_BARRIER)
-    explain_refuse("a barrier has no --bytes");
+    described_refuse("a barrier has no --bytes");
   if (q->bytes % q->type_bytes && !q->last_bytes)
-    explain_refuse("%zu bytes are not a whole number of %s (%zu bytes each)", q->bytes,
-                   q->type_name, q->type_bytes);
-  if (q->root >= q->nranks)
-    explain_refuse("--root %d is not a rank: there are %d", q->root, q->nranks);
+    described_refuse("%zu bytes are not a whole number of %s (%zu bytes each)", q->bytes,
+                     q->type_name, q->type_bytes);
+  if (q->root >= q->net.nranks)
+    described_refuse("--root %d is not a rank: there are %d", q->root, q->net.nranks);
   if (q->root && !colli_rooted(q->coll))
-    explain_refuse("%s has no --root", q->name);
-  if (q->rank >= q->nranks)
-    explain_refuse("--rank %d is not a rank: there are %d", q->rank, q->nranks);
+    described_refuse("%s has no --root", q->name);
+  if (q->rank >= q->net.nranks)
+    described_refuse("--rank %d is not a rank: there are %d", q->rank, q->net.nranks);
   if (q->rank >= 0 && q->last_bytes)
-    explain_refuse("--rank takes one size, not a range");
-  if (q->link_speeds && (q->hosts == 1 || q->network.nlevels))
-    explain_refuse("--link-speeds needs --hosts, and no --levels");
-  if (q->hosts > q->nranks)
-    explain_refuse("--hosts %d: there are only %d ranks", q->hosts, q->nranks);
+    described_refuse("--rank takes one size, not a range");
+  if (q->table && !q->last_bytes)
+    described_refuse("--table takes a range of --bytes such as 4K-1G");
   if (q->deterministic > COLL_DETERMINISTIC_OFF && (!colli_reduces(q->coll) || !rounds(q->type)))
-    explain_refuse(
+    described_refuse(
         "--deterministic is for reductions of floats; all other collectives are deterministic");
   if (q->in_place && q->coll != COLLI_ALLTOALL)
-    explain_refuse("--in-place makes a difference for alltoall only");
+    described_refuse("--in-place makes a difference for alltoall only");
 }
 
 /* Checks the options about GPUs. */
@@ -379,28 +246,27 @@ static void check_gpus(const question *q) {
   const bool other =
       q->threads || q->apart || q->rdma || q->captured || q->registered || q->assumes;
   if (!q->gpus && other)
-    explain_refuse(
+    described_refuse(
         "--threads, --no-peers, --rdma, --captured, --registered and --assume need --gpu");
   if (q->gpus && (q->last_bytes || q->rank >= 0))
-    explain_refuse("--gpu takes one size, and no --rank");
-  if (q->threads && q->hosts > 1)
-    explain_refuse("--threads are on one host");
+    described_refuse("--gpu takes one size, and no --rank");
+  if (q->net.cluster && q->gpus)
+    described_refuse("--input is not for --gpu");
+  if (q->net.network.nlevels && q->gpus)
+    described_refuse("--levels is not for --gpu");
+  if (q->threads && q->net.hosts > 1)
+    described_refuse("--threads are on one host");
 }
 
 static const struct option longs[] = {
-    {"ranks", required_argument, NULL, 'n'},
+    DESCRIBED_OPTIONS,
     {"bytes", required_argument, NULL, 'b'},
     {"type", required_argument, NULL, OPT_TYPE},
     {"root", required_argument, NULL, OPT_ROOT},
     {"rank", required_argument, NULL, OPT_RANK},
     {"algo", required_argument, NULL, OPT_ALGO},
-    {"transport", required_argument, NULL, OPT_TRANSPORT},
-    {"cores", required_argument, NULL, OPT_CORES},
-    {"hosts", required_argument, NULL, OPT_HOSTS},
-    {"ranks-per-host", required_argument, NULL, OPT_RANKS_PER_HOST},
-    {"link-speeds", required_argument, NULL, OPT_LINK_SPEEDS},
-    {"levels", required_argument, NULL, OPT_LEVELS},
     {"table", no_argument, NULL, OPT_TABLE},
+    {"input", required_argument, NULL, OPT_INPUT},
     {"deterministic", required_argument, NULL, OPT_DETERMINISTIC},
     {"in-place", no_argument, NULL, OPT_IN_PLACE},
     {"gpu", required_argument, NULL, OPT_GPU},
@@ -417,28 +283,23 @@ static const struct option longs[] = {
 
 /* Reads the command line. */
 question explain_ask(int argc, char **argv) {
-  long cores = sysconf(_SC_NPROCESSORS_ONLN);
-  question q = {.rank = -1,
-                .transport = "shm",
-                .hosts = 1,
-                .cores = cores > 0 ? (int)cores : 1,
-                .costs = explain_costs};
+  question q = {.rank = -1, .net = described_default(), .costs = explain_costs};
   bool has_bytes = false;
   parse_type("float32", &q);
   int option;
   while ((option = getopt_long(argc, argv, "n:b:h", longs, NULL)) != -1)
     take_option(option, &q, &has_bytes);
   if (optind >= argc)
-    explain_refuse("no collective given; there are %s", COLLECTIVES);
+    described_refuse("no collective given; there are %s", COLLECTIVES);
   if (optind + 1 < argc)
-    explain_refuse("one collective at a time, not also '%s'", argv[optind + 1]);
+    described_refuse("one collective at a time, not also '%s'", argv[optind + 1]);
   q.name = argv[optind];
   if (!colli_coll_find(q.name, &q.coll, &q.varying))
-    explain_refuse("unknown collective '%s'; there are %s", q.name, COLLECTIVES);
-  settle_ranks(&q);
-  if (!q.list)
-    check_question(&q, has_bytes);
+    described_refuse("unknown collective '%s'; there are %s", q.name, COLLECTIVES);
+  if (q.list)
+    return q;
+  described_settle(&q.net);
+  check_question(&q, has_bytes);
   check_gpus(&q);
-  q.link = link_of(q.transport);
   return q;
 }

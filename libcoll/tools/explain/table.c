@@ -35,7 +35,7 @@ static void fill_column(table *t, int column, const question *q, answer *a) {
   const int listed = colli_select(&a->shape, bytes / q->type_bytes, q->type_bytes, &a->limits,
                                   &a->model, "", &best, list, COLLI_MAX_CANDIDATES);
   if (listed < 0)
-    explain_refuse("out of memory");
+    described_refuse("out of memory");
   t->chosen[column] = chosen.algo;
   for (int i = 0; i < listed; i++)
     t->ns[row_of(t, list[i].algo)][column] = explain_price(&list[i], q, a);

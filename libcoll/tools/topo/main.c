@@ -5,49 +5,18 @@
  * it also shows the GPUs, and how calls in streams would run between them.
  */
 #include <errno.h>
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "libcoll/base/param.h"
+#include "libcoll/tools/topo/gather.h"
 #include "libcoll/tools/topo/gpus.h"
 #include "libcoll/tools/topo/network.h"
 #include "libcoll/tools/topo/ranks.h"
+#include "libcoll/tools/topo/request.h"
 #include "libcoll/tools/topo/topo.h"
 #include "transports/registry.h"
-
-/* What the command line asks for. */
-typedef struct request {
-  const char *source; /* a machine; NULL: COLL_TOPO_FILE or this one, and the ranks on it */
-  int nranks;         /* to place; 0: not given */
-  const char *xml;    /* file to write, or NULL */
-  const char *svg;
-  int pair[2];         /* of ranks to explain; -1: not given */
-  const char *network; /* file to write, or NULL */
-  colli_coll coll;     /* what it shows */
-  size_t bytes;
-  bool messages; /* these were given */
-} request;
-
-static const char usage_text[] =
-    "usage: coll_topo [--input MACHINE] [-n RANKS] [--xml FILE] [--svg FILE]\n"
-    "       collrun -n N coll_topo [--xml FILE] [--svg FILE] [--explain A,B]\n"
-    "       collrun -n N coll_topo --network FILE [--messages COLLECTIVE:BYTES]\n"
-    "Shows this machine, and on which core each of RANKS ranks would run. Under collrun it also\n"
-    "shows where the ranks are, and which transport each pair of them uses and why. If CUDA's\n"
-    "driver is here: this machine's GPUs, their links, and how calls in streams run between them.\n"
-    "  --input MACHINE  show another machine: an hwloc XML file, or \"numa:2 core:4 pu:1\"\n"
-    "  -n RANKS         number of ranks to place (default: one for each core, or 8)\n"
-    "  --xml FILE       write the machine as hwloc XML, for --input and COLL_TOPO_FILE\n"
-    "  --svg FILE       write a picture of the machine, with the ranks if -n or collrun places "
-    "them\n"
-    "  --explain A,B    only say why these two ranks talk as they do, and how far they are apart\n"
-    "  --network FILE   write a picture of the hosts, in their racks and sites, with the ranks "
-    "and\n"
-    "                   what they send each other\n"
-    "  --messages COLLECTIVE:BYTES  in this collective (default: allreduce:1048576)\n"
-    "With --xml or --svg nothing is printed. The FILE - is standard output.\n";
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
@@ -176,39 +145,93 @@ static int write_ranks(const request *asked, const colli_topo *topo, const topo_
   return status;
 }
 
-/* Writes the picture of the network; returns the exit status. */
-static int write_network(const request *asked, coll_comm *comm) {
-  topo_network network;
-  coll_error error = COLL_ERROR_INIT;
-  FILE *out = NULL;
+/* Writes the picture of a network; returns the exit status. */
+static int write_network(const request *asked, topo_network *network) {
+  FILE *out = open_file(asked->network);
   int status = 1;
-  if (topo_network_make(comm, asked->coll, asked->bytes, &network, &error) != COLL_OK)
-    fprintf(stderr, "coll_topo: %s\n", error.message);
-  else if ((out = open_file(asked->network)) != NULL && topo_network_svg(&network, out))
+  if (out != NULL && topo_network_svg(network, out))
     status = 0;
   else if (out != NULL)
     fputs("coll_topo: out of memory\n", stderr);
   if (out != NULL && close_file(out, asked->network) != 0)
     status = 1;
+  return status;
+}
+
+/* Draws the network of a run; returns the exit status. */
+static int draw_run(const request *asked, coll_comm *comm) {
+  topo_network network;
+  coll_error error = COLL_ERROR_INIT;
+  int status = 1;
+  if (topo_network_make(comm, asked->coll, asked->bytes, &network, &error) == COLL_OK)
+    status = write_network(asked, &network);
+  else
+    fprintf(stderr, "coll_topo: %s\n", error.message);
   topo_network_free(&network);
   return status;
 }
 
-/* Gathers all ranks' reports; rank 0 prints or writes them. */
+/* Draws a described network; returns the exit status. */
+static int draw_described(const request *asked) {
+  static answer a;
+  topo_network network;
+  coll_error error = COLL_ERROR_INIT;
+  int status = 1;
+  a.shape = (colli_shape){.coll = asked->coll,
+                          .order = colli_order_of_sums(COLL_DETERMINISTIC_OFF, asked->coll)};
+  described_set_up(&asked->net, NULL, &a);
+  if (topo_network_describe(&asked->net, &a, asked->bytes, &network, &error) == COLL_OK)
+    status = write_network(asked, &network);
+  else
+    fprintf(stderr, "coll_topo: %s\n", error.message);
+  topo_network_free(&network);
+  described_free(&a);
+  return status;
+}
+
+/* Gathers the whole cluster; rank 0 writes it. */
+static int save_run(const request *asked, coll_comm *comm, const topo_ranks *from, int rank) {
+  cluster all = {0};
+  coll_error error = COLL_ERROR_INIT;
+  FILE *out = NULL;
+  int status = 0;
+  if (topo_cluster_gather(comm, from, &all, &error) != COLL_OK) {
+    fprintf(stderr, "coll_topo: %s\n", error.message);
+    status = 1;
+  } else if (rank == 0 && (out = open_file(asked->save)) == NULL) {
+    status = 1;
+  } else if (rank == 0) {
+    cluster_write(&all, out);
+    status = close_file(out, asked->save);
+  }
+  cluster_free(&all);
+  return status;
+}
+
+/* Gathers what all ranks say of themselves and, if it is printed, of their ways to each other; rank
+ * 0 prints or writes it. */
 static int show_ranks(const request *asked, coll_comm *comm, const colli_topo *topo, int rank) {
   topo_ranks from;
-  const coll_status gathered = topo_ranks_gather(comm, topo, &from);
+  topo_paths paths = {0};
+  const bool prints =
+      asked->save == NULL && asked->network == NULL && asked->xml == NULL && asked->svg == NULL;
+  coll_status gathered = topo_ranks_gather(comm, topo, &from);
   int status = 0;
+  if (gathered == COLL_OK && prints)
+    gathered = topo_paths_gather(comm, asked->pair, &paths);
   if (gathered != COLL_OK)
     status = failed(comm);
+  else if (asked->save != NULL)
+    status = save_run(asked, comm, &from, rank);
   else if (rank == 0 && asked->pair[0] >= 0)
-    status = topo_ranks_explain(&from, asked->pair[0], asked->pair[1], stdout) ? 0 : 2;
+    topo_ranks_explain(&from, &paths, stdout);
   else if (rank == 0 && asked->network != NULL)
-    status = write_network(asked, comm);
-  else if (rank == 0 && (asked->xml != NULL || asked->svg != NULL))
+    status = draw_run(asked, comm);
+  else if (rank == 0 && !prints)
     status = write_ranks(asked, topo, &from);
   else if (rank == 0)
-    topo_ranks_print(&from, stdout);
+    topo_ranks_print(&from, &paths, stdout);
+  topo_paths_free(&paths);
   topo_ranks_free(&from);
   return status;
 }
@@ -217,16 +240,16 @@ static int show_ranks(const request *asked, coll_comm *comm, const colli_topo *t
 
 /* Writes the files for a machine and the places of n ranks (0: of none). */
 static int write_machine(const request *asked, const colli_topo *topo) {
-  int *cores = calloc((size_t)asked->nranks + 1, sizeof(*cores));
+  int *cores = calloc((size_t)asked->net.nranks + 1, sizeof(*cores));
   if (cores == NULL) {
     fputs("coll_topo: out of memory\n", stderr);
     return 1;
   }
-  if (asked->nranks > 0)
-    colli_topo_place(topo, asked->nranks, cores);
-  const bool bound = asked->nranks == 0 || cores[0] >= 0;
+  if (asked->net.nranks > 0)
+    colli_topo_place(topo, asked->net.nranks, cores);
+  const bool bound = asked->net.nranks == 0 || cores[0] >= 0;
   const int status =
-      write_files(asked, &(topo_scene){topo, asked->nranks, cores,
+      write_files(asked, &(topo_scene){topo, asked->net.nranks, cores,
                                        bound ? "" : "ranks would not be bound to cores", false});
   free(cores);
   return status;
@@ -255,7 +278,7 @@ static int show_machine(const request *wish) {
     colli_topo_print(topo, stdout);
     if (!*asked.source)
       print_devices(topo);
-    exit_status = print_places(topo, asked.nranks > 0 ? asked.nranks : most);
+    exit_status = print_places(topo, asked.net.nranks > 0 ? asked.net.nranks : most);
   }
   colli_topo_free(topo);
   return exit_status;
@@ -275,17 +298,23 @@ static int show_run(const request *asked) {
   colli_topo *topo = NULL;
   (void)coll_comm_rank(comm, &rank);
   (void)coll_comm_nranks(comm, &nranks);
-  if (nranks == 1 && (asked->pair[0] >= 0 || asked->network != NULL)) {
-    fputs("coll_topo: --explain and --network are for several ranks, as under collrun -n 4\n",
+  if (nranks == 1 && (asked->pair[0] >= 0 || asked->network != NULL || asked->save != NULL)) {
+    fputs("coll_topo: --explain, --network and --save are for several ranks, as under "
+          "collrun -n 4\n",
           stderr);
     status = 2;
   } else if (nranks == 1) {
     status = show_machine(asked);
+  } else if (asked->pair[0] >= nranks || asked->pair[1] >= nranks) {
+    if (rank == 0)
+      fprintf(stderr, "coll_topo: --explain %d,%d: there are ranks 0 to %d\n", asked->pair[0],
+              asked->pair[1], nranks - 1);
+    status = 2;
   } else if (colli_topo_load("", &topo, &error) != COLL_OK) {
     fprintf(stderr, "coll_topo: %s\n", error.message);
   } else {
     if (rank == 0 && asked->xml == NULL && asked->svg == NULL && asked->pair[0] < 0 &&
-        asked->network == NULL) {
+        asked->network == NULL && asked->save == NULL) {
       colli_topo_print(topo, stdout);
       print_devices(topo);
     }
@@ -296,86 +325,13 @@ static int show_run(const request *asked) {
   return status;
 }
 
-/* Reads the number after -n; 0 if it is invalid. */
-static int read_ranks(const char *text) {
-  char *end;
-  long number = strtol(text, &end, 10);
-  return end == text || *end != '\0' || number < 1 || number > 65536 ? 0 : (int)number;
-}
-
-/* Reads "A,B", two numbers of ranks that differ. */
-static bool read_pair(const char *text, int pair[2]) {
-  int end = 0;
-  return sscanf(text, "%6d,%6d%n", &pair[0], &pair[1], &end) == 2 && text[end] == '\0' &&
-         pair[0] >= 0 && pair[1] >= 0 && pair[0] != pair[1];
-}
-
-/* Reads "COLLECTIVE:BYTES". */
-static bool read_messages(const char *text, request *asked) {
-  char name[32], more;
-  bool varying;
-  return sscanf(text, "%31[a-z_]:%zu%c", name, &asked->bytes, &more) == 2 &&
-         colli_coll_find(name, &asked->coll, &varying) && !varying &&
-         asked->coll != COLLI_BARRIER && asked->bytes <= (size_t)1 << 40;
-}
-
-/* What is wrong with options that do not go together; NULL if nothing. */
-static const char *find_clash(const request *asked, bool machine) {
-  const bool pair = asked->pair[0] >= 0, network = asked->network != NULL;
-  const bool files = asked->svg != NULL || asked->xml != NULL;
-  if ((pair && network) || ((pair || network) && (files || machine)))
-    return "--explain and --network stand alone";
-  return asked->messages && !network ? "--messages is for --network" : NULL;
-}
-
 int main(int argc, char **argv) {
-  static const struct option names[] = {
-      {"input", required_argument, NULL, 'i'},   {"xml", required_argument, NULL, 'x'},
-      {"svg", required_argument, NULL, 's'},     {"explain", required_argument, NULL, 'e'},
-      {"network", required_argument, NULL, 'w'}, {"messages", required_argument, NULL, 'm'},
-      {"help", no_argument, NULL, 'h'},          {NULL, 0, NULL, 0}};
-  request asked = {.pair = {-1, -1}, .coll = COLLI_ALLREDUCE, .bytes = 1 << 20};
-  for (int letter; (letter = getopt_long(argc, argv, "n:h", names, NULL)) != -1;) {
-    if (letter == 'h') {
-      fputs(usage_text, stdout);
-      return 0;
-    }
-    if (letter == 'i') {
-      asked.source = optarg;
-    } else if (letter == 'x' || letter == 's') {
-      *(letter == 'x' ? &asked.xml : &asked.svg) = optarg;
-    } else if (letter == 'e') {
-      if (!read_pair(optarg, asked.pair)) {
-        fprintf(stderr, "coll_topo: --explain takes two ranks, as 0,5: %s\n", optarg);
-        return 2;
-      }
-    } else if (letter == 'w') {
-      asked.network = optarg;
-    } else if (letter == 'm') {
-      asked.messages = true;
-      if (!read_messages(optarg, &asked)) {
-        fprintf(stderr,
-                "coll_topo: --messages takes a collective and bytes, as allreduce:1048576: "
-                "%s\n",
-                optarg);
-        return 2;
-      }
-    } else if (letter != 'n') {
-      return 2;
-    } else if ((asked.nranks = read_ranks(optarg)) == 0) {
-      fprintf(stderr, "coll_topo: -n takes a number of ranks from 1 to 65536: %s\n", optarg);
-      return 2;
-    }
+  request asked = topo_ask(argc, argv);
+  if (asked.describes) {
+    const int status = asked.network != NULL ? draw_described(&asked)
+                                             : topo_cluster_print(asked.net.cluster, asked.source);
+    described_unload(&asked.net);
+    return status;
   }
-  if (optind < argc) {
-    fprintf(stderr, "coll_topo: unknown argument \"%s\" (see coll_topo --help)\n", argv[optind]);
-    return 2;
-  }
-  const bool machine = asked.source != NULL || asked.nranks > 0;
-  const char *wrong = find_clash(&asked, machine);
-  if (wrong != NULL) {
-    fprintf(stderr, "coll_topo: %s\n", wrong);
-    return 2;
-  }
-  return machine ? show_machine(&asked) : show_run(&asked);
+  return asked.source != NULL || asked.net.nranks > 0 ? show_machine(&asked) : show_run(&asked);
 }

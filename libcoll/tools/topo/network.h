@@ -1,6 +1,6 @@
 /*
- * network.h: the network of a run, for coll_topo: which ranks are on which host, in which rack and
- * so on, and what they send each other in a collective.
+ * network.h: a network for coll_topo, that of a run or a described one: which ranks are on which
+ * host, in which rack and so on, and what they send each other in a collective.
  */
 #ifndef COLLI_TOOLS_TOPO_NETWORK_H
 #define COLLI_TOOLS_TOPO_NETWORK_H
@@ -8,12 +8,14 @@
 #include <stdio.h>
 
 #include "libcoll/comm/inspect.h"
+#include "libcoll/tools/described/described.h"
 
 #define TOPO_NETWORK_LEVELS (COLLI_INNER_LEVELS + 1)
 #define TOPO_NETWORK_RANKS  256 /* with more, a picture of what each sends would be all lines */
 
 typedef struct topo_network {
-  const coll_comm *comm;
+  const coll_comm *comm;  /* NULL: a described one */
+  const cluster *cluster; /* that of --input, or NULL */
   int nranks;
   int nlevels;                               /* of groups of several ranks: hosts first */
   const int32_t *group[TOPO_NETWORK_LEVELS]; /* of each rank, at each level */
@@ -29,10 +31,17 @@ typedef struct topo_network {
  */
 coll_status topo_network_make(coll_comm *comm, colli_coll coll, size_t bytes, topo_network *out,
                               coll_error *error);
+
+/* The same for a described network, for the collective in answer->shape. */
+coll_status topo_network_describe(const described_network *net, answer *a, size_t bytes,
+                                  topo_network *out, coll_error *error);
 void topo_network_free(topo_network *network);
 
 /* The level at which two ranks meet: 0 on one host; nlevels: in no group. */
 int topo_network_meet(const topo_network *network, int a, int b);
+
+/* What the group of a rank is called at a level. */
+void topo_network_name(const topo_network *network, int level, int rank, char *text, size_t room);
 
 /* Draws it as SVG (network_svg.c). False: out of memory. */
 bool topo_network_svg(const topo_network *network, FILE *out);

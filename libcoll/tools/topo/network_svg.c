@@ -55,21 +55,6 @@ static int group_end(const drawing *d, int level, int first, int end) {
   return at;
 }
 
-/* What a box is called: a host's name, or the part of a rank's levels. */
-static void print_title(const drawing *d, int level, int first, char *text, size_t room) {
-  const colli_rank_info info = colli_comm_info(d->network->comm, d->order[first]);
-  if (level == 0) {
-    snprintf(text, room, "host %s", info.host);
-    return;
-  }
-  const char *begin = info.levels;
-  for (int skip = colli_comm_level_names(d->network->comm, level); skip > 1; skip--) {
-    const char *slash = strchr(begin, '/');
-    begin = slash ? slash + 1 : begin;
-  }
-  snprintf(text, room, "%.*s", (int)strcspn(begin, "/"), begin);
-}
-
 /* Draws one rank, or takes its place. */
 static void draw_rank(const drawing *d, int rank, double x, double y) {
   d->x[rank] = x + RANK_W / 2;
@@ -96,7 +81,7 @@ static void place(const drawing *d, int level, int first, int end, double x, dou
     const drawing measuring = {d->network, d->order, d->x, d->y, NULL};
     double in_w, in_h;
     place(&measuring, level - 1, at, next, 0, 0, &in_w, &in_h);
-    print_title(d, level, at, title, sizeof(title));
+    topo_network_name(d->network, level, d->order[at], title, sizeof(title));
     cell_w = fmax(cell_w, fmax(in_w, (double)strlen(title) * CHAR_W * TEXT_PX) + 2 * PAD);
     cell_h = fmax(cell_h, in_h + TITLE_H + PAD);
   }
@@ -114,7 +99,7 @@ static void place(const drawing *d, int level, int first, int end, double x, dou
     }
     char title[COLLI_LEVELS_BYTES];
     double in_w, in_h;
-    print_title(d, level, at, title, sizeof(title));
+    topo_network_name(d->network, level, d->order[at], title, sizeof(title));
     if (d->out) {
       fprintf(d->out,
               "<g class=\"level%d\"><rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"/>"

@@ -149,14 +149,19 @@ void topo_ranks_free(topo_ranks *ranks) {
   ranks->all = NULL;
 }
 
-void topo_ranks_print(const topo_ranks *from, FILE *out) {
+void topo_ranks_print(const topo_ranks *from, const topo_paths *paths, FILE *out) {
   print_ranks(from, out);
   if (from->nranks > 1 && from->nranks <= MAX_TABLE)
     print_table(from, out);
   if (from->nranks > 1) {
     fputs("\nwhy\n", out);
     topo_ranks_print_reasons(from, "  ", out);
+    topo_paths_print(paths, out);
   }
+}
+
+int topo_ranks_core(const topo_ranks *from, int rank) {
+  return report_of(from, rank)->core;
 }
 
 void topo_ranks_cores(const topo_ranks *from, int *cores) {
@@ -205,24 +210,26 @@ static void print_nearest(const topo_ranks *from, int a, int b, FILE *out) {
     fprintf(out, "they are on two hosts%s\n", *left.levels ? " that are in no group together" : "");
 }
 
-bool topo_ranks_explain(const topo_ranks *from, int a, int b, FILE *out) {
-  if (a >= from->nranks || b >= from->nranks) {
-    fprintf(stderr, "coll_topo: --explain %d,%d: there are ranks 0 to %d\n", a, b,
-            from->nranks - 1);
-    return false;
-  }
+/* Prints how messages go from one rank to another. */
+static void print_link(const topo_ranks *from, const topo_paths *paths, int rank, int peer,
+                       FILE *out) {
+  const topo_kind *link = link_of(from, rank, peer);
+  const char *ways = topo_paths_of(paths, rank, peer);
+  fprintf(out, "from %d to %d: %s: %s%s%s\n", rank, peer, link->transport, link->reason,
+          *ways ? ": " : "", ways);
+}
+
+void topo_ranks_explain(const topo_ranks *from, const topo_paths *paths, FILE *out) {
+  const int a = paths->pair[0], b = paths->pair[1];
   double alpha_ns, beta;
   colli_comm_pair_cost(from->comm, a, b, &alpha_ns, &beta);
   print_place(from, a, out);
   print_place(from, b, out);
   print_nearest(from, a, b, out);
-  fprintf(out, "from %d to %d: %s: %s\n", a, b, link_of(from, a, b)->transport,
-          link_of(from, a, b)->reason);
-  fprintf(out, "from %d to %d: %s: %s\n", b, a, link_of(from, b, a)->transport,
-          link_of(from, b, a)->reason);
+  print_link(from, paths, a, b, out);
+  print_link(from, paths, b, a, out);
   fprintf(out,
           "the choice of algorithms assumes that a message between them takes %.3f ms and %.4g ns "
           "a byte (%.0f Mbit/s)\n",
           alpha_ns * 1e-6, beta, COLLI_NS_PER_BYTE_AT_1_MBIT / beta);
-  return true;
 }

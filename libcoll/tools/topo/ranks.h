@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "libcoll/comm/inspect.h"
+#include "libcoll/tools/topo/paths.h"
 #include "topology/topology.h"
 
 #define TOPO_KINDS 8 /* kinds of links that one rank can report */
@@ -35,8 +36,8 @@ typedef struct topo_ranks {
 coll_status topo_ranks_gather(coll_comm *comm, const colli_topo *topo, topo_ranks *out);
 void topo_ranks_free(topo_ranks *ranks);
 
-/* Prints where each rank is, the transport of each pair, and why. */
-void topo_ranks_print(const topo_ranks *from, FILE *out);
+/* Prints where each rank is, the transport of each pair, why, and by which ways. */
+void topo_ranks_print(const topo_ranks *from, const topo_paths *paths, FILE *out);
 
 /* Prints the reasons for the links, each once. */
 void topo_ranks_print_reasons(const topo_ranks *from, const char *indent, FILE *out);
@@ -44,11 +45,13 @@ void topo_ranks_print_reasons(const topo_ranks *from, const char *indent, FILE *
 /* Prints ranks that have no core in the picture of rank 0's host. */
 void topo_ranks_print_elsewhere(const topo_ranks *from, FILE *out);
 
+/* The core of a rank on its own host, or -1. */
+int topo_ranks_core(const topo_ranks *from, int rank);
+
 /* The core of each rank in that picture, or -1. */
 void topo_ranks_cores(const topo_ranks *from, int *cores);
 
-/* Prints why two ranks talk as they do. False: there is no such rank, which it has said on standard
- * error. */
-bool topo_ranks_explain(const topo_ranks *from, int a, int b, FILE *out);
+/* Prints why the two ranks that were asked for their ways talk as they do. */
+void topo_ranks_explain(const topo_ranks *from, const topo_paths *paths, FILE *out);
 
 #endif

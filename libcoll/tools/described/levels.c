@@ -1,9 +1,9 @@
-/* network.c: --levels: what messages cost on a network with levels, for coll_explain. */
+/* levels.c: --levels: what messages cost on a network with levels. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "explain.h"
 #include "libcoll/algo/distance.h"
+#include "libcoll/tools/described/described.h"
 
 /* Round numbers for 8 GPUs or cores a host that each have a port of 200 Gbit/s, and 16 hosts at a
  * switch. */
@@ -32,7 +32,7 @@ static bool take_level(const char **at, colli_level *level) {
          take_number(at, last ? '\0' : ',', &level->beta_ns_per_byte);
 }
 
-bool explain_levels(const char *text, colli_network *network) {
+bool described_levels(const char *text, colli_network *network) {
   *network = (colli_network){0};
   const char *at = strcmp(text, "assumed") == 0 ? ASSUMED : text;
   while (network->nlevels < COLLI_NETWORK_LEVELS) {
@@ -49,10 +49,10 @@ bool explain_levels(const char *text, colli_network *network) {
   return false;
 }
 
-bool explain_set_groups(const question *q, answer *a) {
-  const int n = q->nranks;
+bool described_set_groups(const described_network *net, answer *a) {
+  const int n = net->nranks;
   int levels = 0; /* with several groups */
-  while (levels + 1 < q->network.nlevels && q->network.level[levels].ranks < n)
+  while (levels + 1 < net->network.nlevels && net->network.level[levels].ranks < n)
     levels++;
   if (levels == 0)
     return true;
@@ -61,7 +61,7 @@ bool explain_set_groups(const question *q, answer *a) {
     return false;
   for (int level = 0; level < levels; level++) {
     int32_t *group = a->group + (size_t)level * (size_t)n;
-    const int size = q->network.level[level].ranks;
+    const int size = net->network.level[level].ranks;
     for (int rank = 0; rank < n; rank++)
       group[rank] = rank / size;
     if (level + 1 < levels)
@@ -78,26 +78,15 @@ static colli_pair_cost cost_at(const colli_network *network, int level) {
   return (colli_pair_cost){network->level[level].alpha_ns, network->level[level].beta_ns_per_byte};
 }
 
-void explain_set_network(const question *q, const colli_calibration *calibration, answer *a) {
+void described_set_costs(const described_network *net, const colli_calibration *calibration,
+                         answer *a) {
   const int levels = a->shape.ngroups > 1 ? a->shape.ninner + 1 : 0;
-  const colli_pair_cost near = cost_at(&q->network, levels > 0 ? levels - 1 : 0);
-  const colli_pair_cost far = cost_at(&q->network, levels);
+  const colli_pair_cost near = cost_at(&net->network, levels > 0 ? levels - 1 : 0);
+  const colli_pair_cost far = cost_at(&net->network, levels);
   colli_model_device(&a->model, calibration, far.alpha_ns, far.beta_ns_per_byte);
   a->model.near_alpha_ns = near.alpha_ns;
   a->model.near_beta_ns_per_byte = near.beta_ns_per_byte;
   a->model.sites = a->shape.ngroups > 1 && colli_model_is_far(far.alpha_ns);
   for (int level = 0; level < a->shape.ninner; level++)
-    a->model.inner[level] = cost_at(&q->network, level);
-}
-
-colli_model explain_model(const question *q, const answer *a) {
-  colli_model model = a->model;
-  model.network = q->network.nlevels ? &q->network : NULL;
-  return model;
-}
-
-double explain_price(const colli_choice *choice, const question *q, const answer *a) {
-  const colli_model known = explain_model(q, a);
-  const colli_model model = colli_algo_model(choice->algo, &a->shape, &known);
-  return choice->algo->cost(&a->shape, &choice->partition, q->type_bytes, &model);
+    a->model.inner[level] = cost_at(&net->network, level);
 }

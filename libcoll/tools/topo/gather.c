@@ -1,0 +1,253 @@
+/* gather.c: gathers the cluster of a run: its shape and costs, and each different machine once. */
+#include "libcoll/tools/topo/gather.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "libcoll/base/error.h"
+#include "libcoll/base/param.h"
+#include "topology/topology.h"
+
+#define GIB 0x40000000ull
+
+/* What the first rank of a host says of its machine; the others: nothing. */
+typedef struct brief {
+  uint64_t hash;
+  uint64_t bytes;
+  coll_status status; /* whether it could read its machine */
+} brief;
+
+/* ---- one machine ----------------------------------------------------------------------------- */
+
+/* Whether a line of XML names this one machine among equal ones. */
+static bool is_identity(const char *line) {
+  static const char *const names[] = {"HostName", "LinuxCgroup", "ProcessName", "Address",
+                                      "UUID",     "Serial",      "GUID",        "GID"};
+  const char *name = strstr(line, "<info name=\"");
+  const char *end = name ? strstr(name, "\" value=") : NULL;
+  for (size_t i = 0; end && i < sizeof(names) / sizeof(*names); i++) {
+    const char *found = strstr(name, names[i]);
+    if (found && found < end)
+      return true;
+  }
+  return false;
+}
+
+/* Adds a line to a hash (FNV-1a). Kernels leave somewhat different amounts of equal memory: its
+ * size counts in GiB, and its pages do not. */
+static uint64_t add_line(uint64_t hash, const char *line) {
+  static const char memory[] = "local_memory=\"";
+  if (strstr(line, "<page_type"))
+    return hash;
+  const char *size = strstr(line, memory);
+  const char *rest = size ? strchr(size + sizeof(memory) - 1, '"') : NULL;
+  for (const char *at = line; *at; at++) {
+    if (rest && at == size) {
+      hash ^= strtoull(size + sizeof(memory) - 1, NULL, 10) / GIB;
+      at = rest;
+    }
+    hash = (hash ^ (unsigned char)*at) * 0x100000001b3ull;
+  }
+  return hash;
+}
+
+/* Takes the lines of a machine that any equal one has. NULL: out of memory. */
+static char *anonymous(char *xml, brief *about) {
+  char *text = NULL, *rest = NULL;
+  size_t bytes = 0;
+  FILE *out = open_memstream(&text, &bytes);
+  about->hash = 0xcbf29ce484222325ull;
+  for (char *line = strtok_r(xml, "\n", &rest); out && line; line = strtok_r(NULL, "\n", &rest)) {
+    if (is_identity(line))
+      continue;
+    about->hash = add_line(about->hash, line);
+    fprintf(out, "%s\n", line);
+  }
+  if (out == NULL || fclose(out) != 0) {
+    free(text);
+    return NULL;
+  }
+  about->bytes = bytes;
+  return text;
+}
+
+/* Describes this rank's machine. NULL: see about->status and *error. */
+static char *look(brief *about, coll_error *error) {
+  colli_params params;
+  char *xml = NULL, *text = NULL;
+  size_t bytes = 0;
+  FILE *out = open_memstream(&xml, &bytes);
+  about->status = out ? colli_params_load(&params, error) : COLL_ERR_NO_MEMORY;
+  if (about->status == COLL_OK)
+    about->status = colli_topo_export(params.text[COLLI_PARAM_TOPO_FILE], out, error);
+  if (out && fclose(out) != 0 && about->status == COLL_OK)
+    about->status = COLL_ERR_NO_MEMORY;
+  if (about->status == COLL_OK && (text = anonymous(xml, about)) == NULL)
+    about->status = COLL_ERR_NO_MEMORY;
+  if (about->status == COLL_OK && about->bytes > CLUSTER_MACHINE_BYTES)
+    about->status = colli_error_set(error, COLL_ERR_INVALID_ARGUMENT, "topology",
+                                    "the description of the machine is longer than %d bytes",
+                                    CLUSTER_MACHINE_BYTES);
+  free(xml);
+  return text;
+}
+
+/* ---- all machines ---------------------------------------------------------------------------- */
+
+/* The first rank with the same machine as a rank. */
+static int first_with(const brief *briefs, int rank) {
+  int first = 0;
+  while (briefs[first].bytes != briefs[rank].bytes || briefs[first].hash != briefs[rank].hash)
+    first++;
+  return first;
+}
+
+/* Numbers the machines of hosts; returns how many there are. `number` receives that of each rank
+ * that is the first one with it, and the same of the hosts' first ranks. */
+static int number_machines(const brief *briefs, int nranks, int *number) {
+  int count = 0;
+  for (int rank = 0; rank < nranks; rank++) {
+    if (briefs[rank].bytes == 0)
+      continue;
+    const int first = first_with(briefs, rank);
+    number[rank] = first == rank ? count++ : number[first];
+  }
+  return count;
+}
+
+/* Sends each machine from the first rank that has it to rank 0. */
+static coll_status collect(coll_comm *comm, int rank, const char *mine, const brief *briefs,
+                           cluster *out) {
+  coll_status status = COLL_OK;
+  for (int from = 0, next = 0; from < out->nranks && next < out->nmachines && status == COLL_OK;
+       from++) {
+    if (briefs[from].bytes == 0 || first_with(briefs, from) != from)
+      continue;
+    cluster_machine *machine = &out->machines[next++];
+    machine->bytes = briefs[from].bytes;
+    if (rank == 0 && (machine->xml = malloc(machine->bytes)) == NULL)
+      return COLL_ERR_NO_MEMORY;
+    if (rank == 0 && from == 0)
+      memcpy(machine->xml, mine, machine->bytes);
+    else if (rank == 0)
+      status = coll_recv(machine->xml, machine->bytes, COLL_UINT8, from, 0, NULL, comm);
+    else if (rank == from)
+      status = coll_send(mine, machine->bytes, COLL_UINT8, 0, 0, comm);
+  }
+  return status;
+}
+
+/* ---- the rest -------------------------------------------------------------------------------- */
+
+/* Numbers the hosts by their first ranks; returns how many there are. */
+static int number_hosts(const coll_comm *comm, int nranks, int *host) {
+  int count = 0;
+  for (int rank = 0; rank < nranks; rank++) {
+    const uint64_t id = colli_comm_info(comm, rank).host_id;
+    int first = 0;
+    while (colli_comm_info(comm, first).host_id != id)
+      first++;
+    host[rank] = first == rank ? count++ : host[first];
+  }
+  return count;
+}
+
+/* Takes groups and costs, as the choice of algorithms knows them. */
+static void take_costs(coll_comm *comm, const colli_shape *shape, cluster *out) {
+  const colli_model *model = colli_comm_chooser(comm)->model;
+  const double *links = model->group_beta_ns_per_byte;
+  out->model = *model;
+  out->limits = *colli_comm_chooser(comm)->limits;
+  for (int i = 0; i < out->nlevels; i++) {
+    const bool last = i + 1 == out->nlevels;
+    const int32_t *group = last ? shape->group : shape->inner[i];
+    out->level[i].names = colli_comm_level_names(comm, i);
+    out->level[i].cost = last
+                             ? (colli_pair_cost){model->near_alpha_ns, model->near_beta_ns_per_byte}
+                             : model->inner[i];
+    memcpy(out->level[i].group, group, (size_t)out->nranks * sizeof(*group));
+  }
+  for (int i = 0; i < out->nlinks; i++)
+    out->link_ns_per_byte[i] = links[i];
+}
+
+/* Takes hosts and ranks. */
+static void take_hosts(const topo_ranks *from, const int *host, const int *machine, cluster *out) {
+  for (int rank = out->nranks - 1; rank >= 0; rank--) { /* the first rank of a host comes last */
+    const colli_rank_info info = colli_comm_info(from->comm, rank);
+    cluster_host *of = &out->hosts[host[rank]];
+    out->host[rank] = host[rank];
+    out->core[rank] = topo_ranks_core(from, rank);
+    of->machine = machine[rank];
+    of->link_mbit = info.link_mbit;
+    snprintf(of->name, sizeof(of->name), "%s", info.host);
+    snprintf(of->levels, sizeof(of->levels), "%s", info.levels);
+  }
+}
+
+/* Fills in the cluster once all machines are known. */
+static coll_status fill(coll_comm *comm, const topo_ranks *from, const brief *briefs, int *scratch,
+                        cluster *out) {
+  const colli_shape shape = colli_comm_shape(comm, COLLI_ALLREDUCE);
+  int *host = scratch, *machine = scratch + from->nranks;
+  out->nranks = from->nranks;
+  out->nlevels = shape.ngroups > 1 ? shape.ninner + 1 : 0;
+  out->nlinks = colli_comm_chooser(comm)->model->group_beta_ns_per_byte ? shape.ngroups : 0;
+  out->nhosts = number_hosts(comm, from->nranks, host);
+  out->nmachines = number_machines(briefs, from->nranks, machine);
+  if (!cluster_allocate(out))
+    return COLL_ERR_NO_MEMORY;
+  take_costs(comm, &shape, out);
+  take_hosts(from, host, machine, out);
+  return COLL_OK;
+}
+
+/* Whether a rank is the first of its host. */
+static bool is_first(const coll_comm *comm, int rank) {
+  const uint64_t id = colli_comm_info(comm, rank).host_id;
+  int first = 0;
+  while (colli_comm_info(comm, first).host_id != id)
+    first++;
+  return first == rank;
+}
+
+/* Says on which rank a machine could not be read; the error is that rank's own on that rank. */
+static coll_status check_briefs(const coll_comm *comm, const brief *briefs, int nranks, int rank,
+                                coll_error *error) {
+  for (int at = 0; at < nranks; at++)
+    if (briefs[at].status != COLL_OK && (at != rank || error->message[0] == '\0'))
+      return colli_error_set(error, briefs[at].status, "topology",
+                             "rank %d (host %s) could not describe its machine: %s", at,
+                             colli_comm_info(comm, at).host, coll_status_name(briefs[at].status));
+    else if (briefs[at].status != COLL_OK)
+      return briefs[at].status;
+  return COLL_OK;
+}
+
+coll_status topo_cluster_gather(coll_comm *comm, const topo_ranks *from, cluster *out,
+                                coll_error *error) {
+  const size_t n = (size_t)from->nranks;
+  int rank = 0;
+  (void)coll_comm_rank(comm, &rank);
+  brief mine = {0}, *briefs = calloc(n, sizeof(*briefs));
+  int *scratch = calloc(2 * n, sizeof(*scratch));
+  char *xml = is_first(comm, rank) ? look(&mine, error) : NULL;
+  if (!briefs || !scratch)
+    mine.status = COLL_ERR_NO_MEMORY;
+  *out = (cluster){0};
+  coll_status status =
+      briefs ? coll_allgather(&mine, briefs, sizeof(mine), COLL_UINT8, comm) : COLL_ERR_NO_MEMORY;
+  if (status == COLL_OK)
+    status = check_briefs(comm, briefs, from->nranks, rank, error);
+  if (status == COLL_OK)
+    status = fill(comm, from, briefs, scratch, out);
+  if (status == COLL_OK)
+    status = collect(comm, rank, xml, briefs, out);
+  if (status != COLL_OK && error->message[0] == '\0')
+    (void)colli_error_set(error, status, "topology", "rank %d cannot gather the cluster: %s", rank,
+                          coll_status_name(status));
+  free(xml);
+  free(scratch);
+  free(briefs);
+  return status;
+}

@@ -1,0 +1,80 @@
+#!/bin/sh
+# coll_topo --save describes a whole cluster, each different machine once; coll_topo and coll_explain read it elsewhere,
+# draw and choose the same, and refuse damaged files in one line.
+. "$(dirname "$0")/support.inc"
+topo=$BUILD/bin/coll_topo explain=$BUILD/bin/coll_explain
+
+# Hosts of two ranks, two in a rack, two racks at a site; the fourth host is another machine.
+levels() {
+  # shellcheck disable=SC2016
+  "$collrun" --timeout 60 -n 16 sh -c 'export COLL_HOST_ID=host$((COLL_RANK / 2)) \
+    COLL_LEVELS=site$((COLL_RANK / 8))@200mbit,20ms/rack$((COLL_RANK / 4)); \
+    [ $((COLL_RANK / 2)) != 3 ] || export COLL_TOPO_FILE="numa:2 core:2 pu:1"; exec "$@"' sh "$topo" "$@" > out 2> err ||
+    fail "levels $*: $(cat err)"
+}
+levels --save levels.cluster
+expect "output" "" "$(cat out err)"
+expect "machines" 2 "$(grep -c '^machine ' levels.cluster)"
+expect "hosts with the other machine" 1 "$(grep -c '^host 1 ' levels.cluster)"
+expect "names and addresses of machines" 0 "$(grep -c 'name="HostName"\|name="Address"' levels.cluster)"
+for messages in allreduce:16777216 allgather:65536; do
+  levels --network run.svg --messages $messages
+  "$topo" --input levels.cluster --network file.svg --messages $messages 2> err || fail "$messages: $(cat err)"
+  cmp -s run.svg file.svg || fail "$messages: the picture of the file is not that of the run"
+done
+"$topo" --input levels.cluster > out 2> err || fail "shows it: $(cat err)"
+expect_in "the other machine" "NUMA nodes 2, cores 4" out
+grep -Eq '^15 .* 0 .* site1/rack3$' out || fail "no rank 15: $(cat out)"
+"$explain" allreduce -b 16M --input levels.cluster > out 2> err || fail "explains it: $(cat err)"
+expect_in "what it is" "16 ranks on 8 hosts over the network of --input" out
+expect_in "the choice" "chosen: $(sed -n 's/.*<title>allreduce of .*: \(.*\)<.*/\1/p;q' run.svg)" out
+# What messages cost at each level counts.
+for level in 0 2; do
+  sed "s/^level $level .*/level $level 1e9 1e6/" levels.cluster > slow.cluster
+  "$explain" allreduce -b 16M --input slow.cluster > slow 2> err || fail "explains a slow level: $(cat err)"
+  [ "$(grep hier_levels_split slow)" != "$(grep hier_levels_split out)" ] ||
+    fail "level $level costs nothing"
+done
+
+# Hosts whose links differ.
+speeds() {
+  # shellcheck disable=SC2016
+  "$collrun" --timeout 60 -n 4 sh -c 'export COLL_HOST_ID=host$COLL_RANK COLL_LINK_SPEED=1gbit; \
+    [ "$COLL_RANK" != 2 ] || COLL_LINK_SPEED=100mbit; exec "$@"' sh "$topo" "$@" > out 2> err || fail "speeds $*: $(cat err)"
+}
+speeds --save speeds.cluster
+speeds --network run.svg --messages allreduce:67108864
+"$topo" --input speeds.cluster --network file.svg --messages allreduce:67108864 2> err || fail "speeds: $(cat err)"
+expect_in "shares" "67108864 bytes: hier_weighted" file.svg
+cmp -s run.svg file.svg || fail "speeds: the picture of the file is not that of the run"
+"$topo" --input speeds.cluster > out 2> err || fail "shows speeds: $(cat err)"
+grep -Eq '^2 .* 100  ' out || fail "no speed of rank 2: $(cat out)"
+
+# refused TEXT: bad.cluster is, in one line.
+refused() {
+  "$explain" allreduce -b 8 --input bad.cluster > out 2> err && fail "took a file: $1"
+  expect_in "$1" "$1" err
+  expect "lines about $1" 1 "$(wc -l < err)"
+}
+# A line that is missing, that says nothing, or in which a number became a word or a large one, is found; so is the end.
+last=$(grep -n '^rank ' speeds.cluster | tail -n 1 | cut -d: -f1)
+for line in $(grep -n '^[a-z]' speeds.cluster | cut -d: -f1); do
+  [ "$line" -le "$last" ] && [ "$line" -gt 1 ] || continue
+  sed "${line}d" speeds.cluster > bad.cluster && refused "bad.cluster, line "
+  sed "${line}s/ .*/ /" speeds.cluster > bad.cluster && refused "bad.cluster, line $line: "
+  sed "${line}s/ [0-9][^ ]*/ none/" speeds.cluster > bad.cluster && refused "bad.cluster, line $line: "
+  sed "${line}s/ [0-9][^ ]*/ 1e99/" speeds.cluster > bad.cluster && refused "bad.cluster, line $line: "
+  head -n $((line - 1)) speeds.cluster > bad.cluster && refused "bad.cluster, line "
+done
+sed 's/^machine .*/machine 99999999/' speeds.cluster > bad.cluster && refused "not the bytes of a machine"
+sed 's/^machine .*/machine 10000000/' speeds.cluster > bad.cluster && refused "bytes and the end of a line follow"
+sed 's/^\(rank 2 [^ ]* \).*/\13/' speeds.cluster > bad.cluster && refused "not a group of each level"
+sed '/^rank /s/ [^ ]*$/ 0/' speeds.cluster > bad.cluster && refused "a level has one group only"
+sed '0,/^rank 1 /s/^\(rank 1 .*\) 0 0$/\1 1 0/' levels.cluster > bad.cluster && refused "not inside"
+echo "libcoll cluster 2" > bad.cluster && refused "is not a cluster"
+rm bad.cluster && refused "No such file"
+"$explain" allreduce -b 8 --input speeds.cluster -n 4 2> err && fail "took --input and -n"
+expect_in "alone" "says what the network is" err
+"$topo" --save both.cluster 2> err && fail "took --save without ranks"
+expect_in "one rank" "several ranks" err
+finish
