@@ -14,8 +14,6 @@
 #define LINK_MBIT      "collLinkMbit"     /* in a machine file: speed of a device's link */
 #define MOST_XML_BYTES ((size_t)16 << 20) /* of a machine file */
 
-#define PCI_CLASS_DISPLAY 3 /* GPUs have it as well */
-
 /* ---- opening --------------------------------------------------------------------------------- */
 
 /* Whether a source names an XML file. */
@@ -31,20 +29,20 @@ const char *colli_topo_file(const char *source) {
 }
 
 /*
- * Tells hwloc what to look for: network, RDMA and GPU devices, and if `bridges` the PCI bridges
- * between them and the cores. Cores that this process may not use are kept and marked. OpenCL and X
- * servers are left out: asking them takes seconds and yields nothing that is used here. PCI devices
- * come from sysfs, because libpciaccess leaks memory.
+ * Tells hwloc what to look for: network, RDMA and GPU devices, and the PCI bridges between them
+ * and the cores. Cores that this process may not use are kept and marked. OpenCL and X servers are
+ * left out: asking them takes seconds and yields nothing that is used here. PCI devices come from
+ * sysfs, because libpciaccess leaks memory.
  */
-static int configure_machine(hwloc_topology_t machine, bool bridges) {
+static int configure_machine(hwloc_topology_t machine) {
   static const char *const unwanted[] = {"opencl", "gl", "pci"};
   if (hwloc_topology_set_flags(machine, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED) < 0 ||
       hwloc_topology_set_type_filter(machine, HWLOC_OBJ_PCI_DEVICE,
                                      HWLOC_TYPE_FILTER_KEEP_IMPORTANT) < 0 ||
       hwloc_topology_set_type_filter(machine, HWLOC_OBJ_OS_DEVICE,
                                      HWLOC_TYPE_FILTER_KEEP_IMPORTANT) < 0 ||
-      (bridges && hwloc_topology_set_type_filter(machine, HWLOC_OBJ_BRIDGE,
-                                                 HWLOC_TYPE_FILTER_KEEP_IMPORTANT) < 0))
+      hwloc_topology_set_type_filter(machine, HWLOC_OBJ_BRIDGE, HWLOC_TYPE_FILTER_KEEP_IMPORTANT) <
+          0)
     return -1;
   for (size_t i = 0; i < sizeof(unwanted) / sizeof(unwanted[0]); i++) /* not every hwloc has them */
     (void)hwloc_topology_set_components(machine, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST,
@@ -112,12 +110,11 @@ static coll_status choose_source(hwloc_topology_t machine, const char *source, c
 }
 
 /* Loads the machine into hwloc's own structures. */
-static coll_status open_machine(const char *source, bool bridges, hwloc_topology_t *machine,
-                                coll_error *error) {
+static coll_status open_machine(const char *source, hwloc_topology_t *machine, coll_error *error) {
   if (hwloc_topology_init(machine) < 0)
     return colli_error_set(error, COLL_ERR_NO_MEMORY, "topology", "cannot initialize hwloc");
   coll_status status = COLL_OK;
-  if (configure_machine(*machine, bridges) < 0)
+  if (configure_machine(*machine) < 0)
     status = colli_error_sys(error, COLL_ERR_SYSTEM, "topology", "hwloc_topology_set_type_filter",
                              errno, "hwloc rejects its settings");
   if (status == COLL_OK)
@@ -319,12 +316,14 @@ static coll_status read_devices(hwloc_topology_t machine, colli_topo *topo) {
   return COLL_OK;
 }
 
-/* ---- where GPUs are plugged in --------------------------------------------------------------- */
+/* ---- where GPUs and network cards are plugged in --------------------------------------------- */
 
 /* Describes where one PCI device is. */
-static void fill_pci(hwloc_topology_t machine, hwloc_obj_t object, colli_topo_pci *pci) {
+static void fill_pci(hwloc_topology_t machine, hwloc_obj_t object, colli_device_kind kind,
+                     colli_topo_pci *pci) {
   const hwloc_obj_t near = hwloc_get_non_io_ancestor_obj(machine, object);
   int depth = 0;
+  pci->kind = kind;
   write_bus(&object->attr->pcidev, pci->bus);
   pci->numa_node = node_of(machine, near, 1);
   pci->package = package_of(machine, near);
@@ -336,7 +335,7 @@ static void fill_pci(hwloc_topology_t machine, hwloc_obj_t object, colli_topo_pc
       pci->bridges[depth] = at->logical_index;
 }
 
-/* Fills the list of PCI devices that are GPUs, or displays. */
+/* Fills the list of PCI devices that are GPUs, displays or network cards. */
 static coll_status read_pci(hwloc_topology_t machine, colli_topo *topo) {
   const int count = count_of(machine, HWLOC_OBJ_PCI_DEVICE);
   if (count == 0)
@@ -345,9 +344,11 @@ static coll_status read_pci(hwloc_topology_t machine, colli_topo *topo) {
   if (topo->pci == NULL)
     return COLL_ERR_NO_MEMORY;
   for (hwloc_obj_t object = hwloc_get_next_pcidev(machine, NULL); object != NULL;
-       object = hwloc_get_next_pcidev(machine, object))
-    if (object->attr->pcidev.class_id >> 8 == PCI_CLASS_DISPLAY)
-      fill_pci(machine, object, &topo->pci[topo->npci++]);
+       object = hwloc_get_next_pcidev(machine, object)) {
+    const int kind = colli_topo_pci_kind(object->attr->pcidev.class_id);
+    if (kind >= 0)
+      fill_pci(machine, object, (colli_device_kind)kind, &topo->pci[topo->npci++]);
+  }
   return COLL_OK;
 }
 
@@ -356,7 +357,7 @@ static coll_status read_pci(hwloc_topology_t machine, colli_topo *topo) {
 coll_status colli_topo_read(const char *source, colli_topo **topo, coll_error *error) {
   hwloc_topology_t machine;
   *topo = NULL;
-  coll_status status = open_machine(source, true, &machine, error);
+  coll_status status = open_machine(source, &machine, error);
   if (status != COLL_OK)
     return status;
   colli_topo *made = calloc(1, sizeof(*made));
@@ -396,7 +397,7 @@ coll_status colli_topo_describe(const char *source, FILE *out, coll_error *error
   hwloc_topology_t machine;
   char *text;
   int bytes;
-  coll_status status = open_machine(source, false, &machine, error);
+  coll_status status = open_machine(source, &machine, error);
   if (status != COLL_OK)
     return status;
   note_speeds(machine);
@@ -414,7 +415,7 @@ coll_status colli_topo_describe(const char *source, FILE *out, coll_error *error
 coll_status colli_topo_try(const char *source, FILE *out, coll_error *error) {
   hwloc_topology_t machine;
   (void)out;
-  coll_status status = open_machine(source, true, &machine, error);
+  coll_status status = open_machine(source, &machine, error);
   if (status == COLL_OK)
     hwloc_topology_destroy(machine);
   return status;

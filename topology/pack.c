@@ -53,20 +53,27 @@ static bool is_core(const colli_topo *topo, const colli_topo_core *core) {
          is_index(core->l3, topo->nl3) && is_index(core->l2, topo->nl2);
 }
 
-static bool is_device(const colli_topo *topo, const colli_topo_device *device) {
+/* Whether the bytes of a kind are one. */
+static bool is_kind(const colli_device_kind *bytes) {
   unsigned kind;
-  _Static_assert(sizeof(kind) == sizeof(device->kind), "an enum is an int");
-  memcpy(&kind, &device->kind, sizeof(kind));
-  return kind <= COLLI_DEVICE_GPU && is_text(device->name, sizeof(device->name)) &&
+  _Static_assert(sizeof(kind) == sizeof(*bytes), "an enum is an int");
+  memcpy(&kind, bytes, sizeof(kind));
+  return kind <= COLLI_DEVICE_GPU;
+}
+
+/* Whether a device fits the machine. */
+static bool is_device(const colli_topo *topo, const colli_topo_device *device) {
+  return is_kind(&device->kind) && is_text(device->name, sizeof(device->name)) &&
          is_text(device->bus, sizeof(device->bus)) && is_index(device->numa_node, topo->nnuma) &&
          is_index(device->package, topo->npackages) && isfinite(device->link_mbit) &&
          device->link_mbit >= 0;
 }
 
+/* Whether the place of a PCI device does. */
 static bool is_pci(const colli_topo *topo, const colli_topo_pci *pci) {
-  return is_text(pci->bus, sizeof(pci->bus)) && is_index(pci->numa_node, topo->nnuma) &&
-         is_index(pci->package, topo->npackages) && pci->nbridges >= 0 &&
-         pci->nbridges <= COLLI_TOPO_BRIDGES;
+  return is_kind(&pci->kind) && is_text(pci->bus, sizeof(pci->bus)) &&
+         is_index(pci->numa_node, topo->nnuma) && is_index(pci->package, topo->npackages) &&
+         pci->nbridges >= 0 && pci->nbridges <= COLLI_TOPO_BRIDGES;
 }
 
 /* Whether all parts of a machine fit together. */

@@ -1,7 +1,21 @@
-/* pci.c: where GPUs are plugged in, and how far they are from each other. */
+/* pci.c: where GPUs and network cards are plugged in, and how far they are from each other. */
 #include <string.h>
 
-#include "topology/topology.h"
+#include "libcoll/base/line.h"
+#include "topology/read.h"
+
+int colli_topo_pci_kind(unsigned class_id) {
+  if (class_id == 0x0207 || class_id == 0x0c06) /* InfiniBand, as a network and as a serial bus */
+    return COLLI_DEVICE_RDMA;
+  switch (class_id >> 8) {
+  case 0x02:
+    return COLLI_DEVICE_NET;
+  case 0x03: /* displays */
+    return COLLI_DEVICE_GPU;
+  default:
+    return -1;
+  }
+}
 
 const colli_topo_pci *colli_topo_find_pci(const colli_topo *topo, const char *address) {
   unsigned domain, bus, device, function;
@@ -15,15 +29,77 @@ const colli_topo_pci *colli_topo_find_pci(const colli_topo *topo, const char *ad
   return NULL;
 }
 
-colli_pci_distance colli_topo_pci_distance(const colli_topo_pci *a, const colli_topo_pci *b) {
+/* How many bridges lie above both, from the outermost. */
+static int count_shared(const colli_topo_pci *a, const colli_topo_pci *b) {
   int shared = 0;
-  if (a == NULL || b == NULL)
-    return COLLI_PCI_UNKNOWN;
   while (shared < a->nbridges && shared < b->nbridges && a->bridges[shared] == b->bridges[shared])
     shared++;
+  return shared;
+}
+
+colli_pci_distance colli_topo_pci_distance(const colli_topo_pci *a, const colli_topo_pci *b) {
+  if (a == NULL || b == NULL)
+    return COLLI_PCI_UNKNOWN;
+  const int shared = count_shared(a, b);
   if (shared > 0)
     return shared > 1 ? COLLI_PCI_SWITCH : COLLI_PCI_HOST_BRIDGE;
   if (a->numa_node < 0 || b->numa_node < 0)
     return COLLI_PCI_UNKNOWN;
   return a->numa_node == b->numa_node ? COLLI_PCI_NODE : COLLI_PCI_SYSTEM;
+}
+
+/* ---- the nearest cards ----------------------------------------------------------------------- */
+
+/* Compares how far two cards are from a GPU: below 0 if `a` is nearer. */
+static int compare_cards(const colli_topo_pci *gpu, const colli_topo_pci *a,
+                         const colli_topo_pci *b) {
+  const int by_distance =
+      (int)colli_topo_pci_distance(gpu, a) - (int)colli_topo_pci_distance(gpu, b);
+  return by_distance != 0 ? by_distance : count_shared(gpu, b) - count_shared(gpu, a);
+}
+
+/* Adds a card's devices, "mlx5_0/ib0", or its address if it has none. */
+static void add_card(const colli_topo *topo, const colli_topo_pci *card, colli_line *line) {
+  const char *slash = "";
+  for (int d = 0; d < topo->ndevices; d++)
+    if (strcmp(topo->devices[d].bus, card->bus) == 0) {
+      colli_line_add(line, "%s%s", slash, topo->devices[d].name);
+      slash = "/";
+    }
+  if (*slash == '\0')
+    colli_line_add(line, "%s", card->bus);
+}
+
+/* The first of the cards that are nearest to a GPU; NULL: there is none. */
+static const colli_topo_pci *find_nearest(const colli_topo *topo, const colli_topo_pci *gpu) {
+  const colli_topo_pci *best = NULL;
+  for (int i = 0; i < topo->npci; i++)
+    if (topo->pci[i].kind != COLLI_DEVICE_GPU &&
+        (best == NULL || compare_cards(gpu, &topo->pci[i], best) < 0))
+      best = &topo->pci[i];
+  return best;
+}
+
+const char *colli_topo_nearest_cards(const colli_topo *topo, const char *address,
+                                     char text[COLLI_TOPO_NEAREST]) {
+  static const char *const shared[] = {[COLLI_PCI_SWITCH] = "same switch",
+                                       [COLLI_PCI_HOST_BRIDGE] = "same host bridge",
+                                       [COLLI_PCI_NODE] = "same NUMA node",
+                                       [COLLI_PCI_SYSTEM] = "another NUMA node"};
+  const colli_topo_pci *gpu = colli_topo_find_pci(topo, address);
+  const bool is_gpu = gpu != NULL && gpu->kind == COLLI_DEVICE_GPU;
+  const colli_topo_pci *best = is_gpu ? find_nearest(topo, gpu) : NULL;
+  const colli_pci_distance distance = colli_topo_pci_distance(gpu, best);
+  colli_line line = {text, COLLI_TOPO_NEAREST, 0};
+  text[0] = '\0';
+  if (distance == COLLI_PCI_UNKNOWN)
+    return text;
+  colli_line_add(&line, "nearest network: ");
+  for (const colli_topo_pci *card = best; card < topo->pci + topo->npci; card++)
+    if (card->kind != COLLI_DEVICE_GPU && compare_cards(gpu, card, best) == 0) {
+      colli_line_add(&line, "%s", card == best ? "" : ", ");
+      add_card(topo, card, &line);
+    }
+  colli_line_add(&line, " (%s)", shared[distance]);
+  return text;
 }

@@ -44,12 +44,16 @@ static void print_ranges(const colli_topo *topo, int first, int end, bool allowe
 }
 
 /* Prints one device, indented. */
-static void print_device(const colli_topo_device *device, int indent, FILE *out) {
+static void print_device(const colli_topo *topo, const colli_topo_device *device, int indent,
+                         FILE *out) {
+  char nearest[COLLI_TOPO_NEAREST];
   fprintf(out, "%*s%s %s", indent, "", kind_names[device->kind], device->name);
   if (device->bus[0] != '\0')
     fprintf(out, " at %s", device->bus);
   if (device->link_mbit > 0)
     fprintf(out, ", %g Gbit/s", device->link_mbit / 1000);
+  if (*colli_topo_nearest_cards(topo, device->bus, nearest))
+    fprintf(out, ", %s", nearest);
   fputc('\n', out);
 }
 
@@ -57,7 +61,7 @@ static void print_device(const colli_topo_device *device, int indent, FILE *out)
 static void print_devices(const colli_topo *topo, int node, int indent, FILE *out) {
   for (int d = 0; d < topo->ndevices; d++)
     if (topo->devices[d].numa_node == node)
-      print_device(&topo->devices[d], indent, out);
+      print_device(topo, &topo->devices[d], indent, out);
 }
 
 /* Whether cores before `core` belong to its NUMA node already: its devices were printed. */

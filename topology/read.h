@@ -28,6 +28,9 @@ double colli_topo_link_mbit(colli_device_kind kind, const char *name);
  */
 coll_status colli_topo_read_sysfs(const char *root, colli_topo **topo, coll_error *error);
 
+/* The colli_device_kind of PCI devices of a class, such as 0x0302; -1: it is not read. */
+int colli_topo_pci_kind(unsigned class_id);
+
 /* ---- apart.c --------------------------------------------------------------------------------- */
 
 /* What a child does: it writes its result to `out`. */

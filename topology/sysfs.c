@@ -298,14 +298,17 @@ static coll_status add_rdma(reader *r, const char *name, const char *target) {
   return add_device(r, COLLI_DEVICE_RDMA, name, target);
 }
 
-/* Adds the place of a PCI device if it is a display or a GPU. */
+/* Adds the place of a PCI device if it is a display, a GPU or a network card. */
 static coll_status add_pci(reader *r, const char *name, const char *target) {
   colli_topo *topo = r->topo;
   char text[32];
-  if (!read_line(r->root, text, sizeof(text), "bus/pci/devices/%s/class", name) ||
-      strncmp(text, "0x03", 4) != 0)
+  if (!read_line(r->root, text, sizeof(text), "bus/pci/devices/%s/class", name))
     return COLL_OK;
-  colli_topo_pci *more = realloc(topo->pci, ((size_t)topo->npci + 1) * sizeof(*more)), pci = {0};
+  const int kind = colli_topo_pci_kind((unsigned)strtoul(text, NULL, 16) >> 8); /* "0x030200" */
+  if (kind < 0)
+    return COLL_OK;
+  colli_topo_pci *more = realloc(topo->pci, ((size_t)topo->npci + 1) * sizeof(*more));
+  colli_topo_pci pci = {.kind = (colli_device_kind)kind};
   if (more == NULL)
     return COLL_ERR_NO_MEMORY;
   topo->pci = more;

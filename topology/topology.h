@@ -39,9 +39,11 @@ typedef struct colli_topo_device {
   double link_mbit; /* of the link if known, else 0 */
 } colli_topo_device;
 
-/* Where a GPU is plugged in, whether or not hwloc knows a device for it. */
+/* Where a GPU (or a display) or a network card is plugged in, whether or not hwloc knows a device
+ * for it. */
 #define COLLI_TOPO_BRIDGES 8
 typedef struct colli_topo_pci {
+  colli_device_kind kind;    /* RDMA: InfiniBand by its class; other cards may have RDMA as well */
   char bus[COLLI_TOPO_NAME]; /* "0000:41:00.0" */
   int numa_node;             /* nearest, or -1 */
   int package;
@@ -78,7 +80,7 @@ coll_status colli_topo_export(const char *source, FILE *out, coll_error *error);
 /* Prints packages, NUMA nodes, caches, cores and devices as a tree. */
 void colli_topo_print(const colli_topo *topo, FILE *out);
 
-/* The place of the GPU with a PCI address, such as "0000:41:00.0", "00000000:41:00.0" or
+/* The place of the GPU or card with a PCI address, such as "0000:41:00.0", "00000000:41:00.0" or
  * "0000:3B:00.0"; NULL: there is none. */
 const colli_topo_pci *colli_topo_find_pci(const colli_topo *topo, const char *address);
 
@@ -93,6 +95,16 @@ typedef enum colli_pci_distance {
 
 /* The distance; NULL stands for a device whose place is not known. */
 colli_pci_distance colli_topo_pci_distance(const colli_topo_pci *a, const colli_topo_pci *b);
+
+/*
+ * Writes which network cards are nearest to the GPU at a PCI address, and what they share with it:
+ * "nearest network: mlx5_0/ib0 (same switch)". Of several below switches, those with which it
+ * shares most of them. "" if there is no such GPU, or no card whose distance is known. Returns
+ * text.
+ */
+#define COLLI_TOPO_NEAREST 320
+const char *colli_topo_nearest_cards(const colli_topo *topo, const char *address,
+                                     char text[COLLI_TOPO_NEAREST]);
 
 /* The logical core this thread is bound to if it is bound within one core, else -1. */
 int colli_topo_bound_core(const colli_topo *topo);

@@ -4,22 +4,18 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <ifaddrs.h>
+#include <limits.h>
 #include <net/if.h>
 #include <netinet/in.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "libcoll/base/error.h"
 
 #define MAX_FOUND 64 /* addresses of one host that are looked at */
-
-typedef struct interface {
-  colli_addr addr;
-  bool loopback;
-  bool link_local;
-  long mbit; /* 0: unknown */
-} interface;
 
 /* Whether one filter item, such as "eth" or "=eth0", matches a name. */
 static bool item_matches(const char *item, size_t length, const char *name) {
@@ -46,18 +42,34 @@ static bool filter_allows(const char *filter, const char *name) {
   return wanted || !any_wanted;
 }
 
-/* The speed of an interface in Mbit/s; 0 if the kernel does not know. */
-static long interface_mbit(const char *name) {
-  char path[64 + IF_NAMESIZE];
-  long mbit = 0;
-  snprintf(path, sizeof(path), "/sys/class/net/%s/speed", name);
+/* A number that the kernel knows of an interface, in sysfs at `root`; -1 if it does not. */
+static long read_number(const char *root, const char *name, const char *what) {
+  char path[PATH_MAX];
+  long number;
+  snprintf(path, sizeof(path), "%s/class/net/%s/%s", root, name, what);
   FILE *file = fopen(path, "re");
   if (!file)
-    return 0;
-  if (fscanf(file, "%ld", &mbit) != 1 || mbit < 0)
-    mbit = 0;
+    return -1;
+  if (fscanf(file, "%ld", &number) != 1 || number < 0)
+    number = -1;
   fclose(file);
-  return mbit;
+  return number;
+}
+
+bool colli_interface_near(const char *root, const char *name) {
+  char path[PATH_MAX];
+  cpu_set_t may;
+  const long node = read_number(root, name, "device/numa_node");
+  if (node < 0 || sched_getaffinity(0, sizeof(may), &may) != 0)
+    return false;
+  for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+    if (!CPU_ISSET(cpu, &may))
+      continue;
+    snprintf(path, sizeof(path), "%s/devices/system/cpu/cpu%d/node%ld", root, cpu, node);
+    if (access(path, F_OK) == 0)
+      return true;
+  }
+  return false;
 }
 
 /* The number of leading one bits of a network mask. */
@@ -68,24 +80,55 @@ static uint8_t mask_bits(const uint8_t *mask, int bytes) {
   return bits;
 }
 
-/* Order of preference for qsort. */
-static int by_preference(const void *left, const void *right) {
-  const interface *a = left, *b = right;
+/* Compares how far interfaces reach, and how fast they are. */
+static int compare_links(const colli_interface *a, const colli_interface *b) {
   if (a->loopback != b->loopback)
     return a->loopback ? 1 : -1;
   if (a->link_local != b->link_local)
     return a->link_local ? 1 : -1;
-  if (a->mbit != b->mbit)
-    return a->mbit > b->mbit ? -1 : 1;
-  if (a->addr.family != b->addr.family)
-    return a->addr.family < b->addr.family ? -1 : 1;
-  return memcmp(a->addr.ip, b->addr.ip, sizeof(a->addr.ip));
+  return a->mbit != b->mbit ? (a->mbit > b->mbit ? -1 : 1) : 0;
+}
+
+/* Compares addresses, so that every rank orders them alike. */
+static int compare_addresses(const colli_addr *a, const colli_addr *b) {
+  if (a->family != b->family)
+    return a->family < b->family ? -1 : 1;
+  return memcmp(a->ip, b->ip, sizeof(a->ip));
+}
+
+/* For qsort: the order that all ranks of a host have in common. */
+static int by_link(const void *left, const void *right) {
+  const colli_interface *a = left, *b = right;
+  const int links = compare_links(a, b);
+  return links ? links : compare_addresses(&a->addr, &b->addr);
+}
+
+/* For qsort: this rank's order. */
+static int by_preference(const void *left, const void *right) {
+  const colli_interface *a = left, *b = right;
+  const int links = compare_links(a, b);
+  if (links || a->near == b->near)
+    return links ? links : compare_addresses(&a->addr, &b->addr);
+  return a->near ? -1 : 1;
+}
+
+int colli_interfaces_order(colli_interface *all, int count, int max) {
+  qsort(all, (size_t)count, sizeof(*all), by_link);
+  /* Even a host with too many addresses offers loopback, because ranks of the same host use it. */
+  int first_loopback = 0;
+  while (first_loopback < count && !all[first_loopback].loopback)
+    first_loopback++;
+  if (count > max && max > 1 && first_loopback < count && first_loopback >= max)
+    all[max - 1] = all[first_loopback];
+  const int used = count < max ? count : max;
+  qsort(all, (size_t)used, sizeof(*all), by_preference);
+  return used;
 }
 
 /* Reads one entry of getifaddrs(); true if its address may be offered to peers: it has all
  * `flags`. */
 static bool read_interface(const struct ifaddrs *ifa, const char *filter, unsigned flags,
-                           interface *out) {
+                           colli_interface *out) {
   if (!ifa->ifa_addr || (ifa->ifa_flags & flags) != flags ||
       !filter_allows(filter, ifa->ifa_name) || !colli_net_from_sockaddr(ifa->ifa_addr, &out->addr))
     return false;
@@ -99,7 +142,8 @@ static bool read_interface(const struct ifaddrs *ifa, const char *filter, unsign
     out->addr.scope = if_nametoindex(ifa->ifa_name);
   out->loopback = (ifa->ifa_flags & IFF_LOOPBACK) != 0;
   out->link_local = colli_addr_link_local(&out->addr);
-  out->mbit = out->loopback ? 0 : interface_mbit(ifa->ifa_name);
+  out->mbit = out->loopback ? -1 : read_number("/sys", ifa->ifa_name, "speed");
+  out->near = !out->loopback && colli_interface_near("/sys", ifa->ifa_name);
   return true;
 }
 
@@ -108,7 +152,7 @@ static const char inner[] = "^docker,^veth,^virbr";
 
 /* Reads the interfaces that have all `flags`; *count of them. Whether one is not loopback. */
 static bool read_interfaces(const struct ifaddrs *list, const char *filter, unsigned flags,
-                            interface all[MAX_FOUND], int *count) {
+                            colli_interface all[MAX_FOUND], int *count) {
   bool any = false;
   *count = 0;
   for (const struct ifaddrs *ifa = list; ifa && *count < MAX_FOUND; ifa = ifa->ifa_next)
@@ -121,7 +165,7 @@ static bool read_interfaces(const struct ifaddrs *list, const char *filter, unsi
 
 int colli_net_interfaces(const char *ifname, colli_addr *addrs, int max, coll_error *error) {
   struct ifaddrs *list;
-  interface all[MAX_FOUND];
+  colli_interface all[MAX_FOUND];
   int count = 0;
   if (getifaddrs(&list) != 0) {
     colli_error_sys(error, COLL_ERR_SYSTEM, "create", "getifaddrs", errno,
@@ -142,14 +186,7 @@ int colli_net_interfaces(const char *ifname, colli_addr *addrs, int max, coll_er
         *ifname ? ifname : "(all)");
     return 0;
   }
-  qsort(all, (size_t)count, sizeof(*all), by_preference);
-  /* Even a host with too many addresses offers loopback, because ranks of the same host use it. */
-  int first_loopback = 0;
-  while (first_loopback < count && !all[first_loopback].loopback)
-    first_loopback++;
-  if (count > max && max > 1 && first_loopback < count && first_loopback >= max)
-    all[max - 1] = all[first_loopback];
-  int used = count < max ? count : max;
+  const int used = colli_interfaces_order(all, count, max);
   for (int i = 0; i < used; i++)
     addrs[i] = all[i].addr;
   return used;

@@ -5,13 +5,33 @@
 
 #include "libcoll/net/sockets.h"
 
+/* An address of this host, and what is known of its interface. */
+typedef struct colli_interface {
+  colli_addr addr;
+  bool loopback;
+  bool link_local;
+  bool near; /* as colli_interface_near() */
+  long mbit; /* -1: unknown */
+} colli_interface;
+
+/* Whether the card of an interface is on a NUMA node on which this thread may run, as sysfs at
+ * `root` has it. Of interfaces in software nobody knows; then it is not. */
+bool colli_interface_near(const char *root, const char *name);
+
+/*
+ * Moves the at most `max` addresses that are to be offered to the beginning, best first, and
+ * returns their number. Which ones these are does not depend on what is near, so that ranks of one
+ * host have the same networks.
+ */
+int colli_interfaces_order(colli_interface *all, int count, int max);
+
 /*
  * Lists the addresses of this host's running interfaces, best first: global before link-local, real
- * interfaces before loopback, fastest first; loopback is always last. `ifname`: a comma-separated
- * list of name prefixes, "^name" to exclude and "=name" for the exact name, as NCCL's users know.
- * "": all but those that lead to containers and virtual machines of this host only (docker, veth,
- * virbr), if there are others. Returns their number (at most max); 0, with the error filled in, if
- * none match.
+ * interfaces before loopback, fastest first, of equally fast ones those near this thread; loopback
+ * is always last. `ifname`: a comma-separated list of name prefixes, "^name" to exclude and "=name"
+ * for the exact name, as NCCL's users know. "": all but those that lead to containers and virtual
+ * machines of this host only (docker, veth, virbr), if there are others. Returns their number (at
+ * most max); 0, with the error filled in, if none match.
  */
 int colli_net_interfaces(const char *ifname, colli_addr *addrs, int max, coll_error *error);
 

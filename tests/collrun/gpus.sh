@@ -97,6 +97,12 @@ expect_in "not in hwloc" "GPU cuda1</text>" a.svg
 show --xml b.xml
 unset HWLOC_XMLFILE
 
+# CUDA's GPUs know the cards next to them.
+sed 's/0000:1b:00.0/0000:01:00.0/; s/0000:9d:00.0/0000:02:00.0/' "$SOURCE/tests/machines/dgxh100.xml" > cards.xml
+HWLOC_XMLFILE=cards.xml show
+expect_in "a card" "at 0000:01:00.0, NUMA node 0, package 0, nearest network: mlx5_0/ib0 (same switch)" out
+expect_in "another" "at 0000:02:00.0, NUMA node 1, package 1, nearest network: mlx5_4/ib4 (same switch)" out
+
 # Other machines have none of this one's GPUs; a run shows them once.
 show --input dgx.xml
 expect "another machine" 0 "$(grep -c 'software GPU' out)"

@@ -6,6 +6,7 @@ topo=$BUILD/bin/coll_topo
 "$topo" --input "$SOURCE/tests/machines/32em64t-2n8c2t-pci-wholeio.xml" -n 4 > out || fail "a machine file"
 expect_in "machine" "packages 2, NUMA nodes 2, cores 16" out
 expect_in "device" "RDMA mlx5_0 at 0000:04:00.0" out
+expect_in "nearest card" "GPU cuda0 at 0000:84:00.0, nearest network: ib0/mlx5_0 (same switch)" out
 expect_in "place" "rank 2: core 8, L3 cache 1, NUMA node 1, package 1" out
 "$topo" --input "numa:2 core:2 pu:1" -n 9 > out || fail "a described machine"
 expect_in "too many" "not bound to cores: this process may use only 4" out

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <unistd.h>
 
 #include "libcoll/base/clock.h"
@@ -100,6 +101,69 @@ Test(net, an_interface_without_a_link_is_better_than_none) {
   cr_assert_eq(system(add_link), 0);
   cr_assert(WAIT_UNTIL(!offers(98), 20));
   cr_assert(offers(97));
+}
+
+/* An interface with an address 10.N.0.1. */
+static colli_interface interface(uint8_t n, bool near, long mbit) {
+  return (colli_interface){.addr = {.family = 4, .ip = {10, n, 0, 1}}, .near = near, .mbit = mbit};
+}
+
+/* Of equally fast interfaces the near ones come first, whatever their addresses. */
+Test(net, near_interfaces_come_first_among_equals) {
+  colli_interface all[] = {
+      interface(1, false, 100000), interface(2, true, 100000),  interface(3, false, 400000),
+      interface(4, true, -1),      interface(5, true, 100000),  interface(6, false, -1),
+      interface(7, true, -1),      interface(8, false, 100000), interface(9, true, 1000)};
+  static const uint8_t want[] = {3, 2, 5, 1, 8, 9, 4, 7, 6};
+  all[6].addr.family = 6; /* near before family */
+  cr_assert_eq(colli_interfaces_order(all, 9, 32), 9);
+  for (int i = 0; i < 9; i++)
+    cr_expect_eq(all[i].addr.ip[1], want[i], "%d: %d", i, all[i].addr.ip[1]);
+}
+
+/* Ranks on both sockets of a host with more cards than are offered have the same networks. */
+Test(net, what_is_offered_does_not_depend_on_what_is_near) {
+  static const uint8_t want[2][4] = {{1, 2, 3, 9}, {2, 3, 1, 9}};
+  for (int socket = 0; socket < 2; socket++) {
+    colli_interface all[6];
+    for (uint8_t i = 0; i < 5; i++)
+      all[i] = interface(i + 1, (i > 0) == socket, 1000);
+    all[5] = interface(9, false, -1);
+    all[5].loopback = true;
+    cr_assert_eq(colli_interfaces_order(all, 6, 4), 4);
+    for (int i = 0; i < 4; i++)
+      cr_expect_eq(all[i].addr.ip[1], want[socket][i], "%d: %d", i, all[i].addr.ip[1]);
+  }
+}
+
+/* Two interfaces whose cards are on different nodes, as fast as each other, in a /sys of our own. A
+ * processor of this thread is on node 3, one that it may not use on node 2. */
+Test(net, this_threads_node_decides) {
+  static const char set_up[] =
+      "ip link set lo up && ip link add far0 type veth peer name far1 && ip link add near0 type "
+      "veth peer name near1 && for i in far0 far1 near0 near1; do ip link set $i up; done && "
+      "ip addr add 10.1.0.1/24 dev far0 && ip addr add 10.2.0.1/24 dev near0";
+  static const char fill[] = "cd /sys && for i in far0 near0; do mkdir -p class/net/$i/device && "
+                             "echo 100000 > class/net/$i/speed; done && "
+                             "echo 2 > class/net/far0/device/numa_node && "
+                             "echo 3 > class/net/near0/device/numa_node && "
+                             "mkdir -p devices/system/cpu/cpu%d/node3 "
+                             "devices/system/cpu/cpu1023/node2";
+  char command[512];
+  colli_addr addrs[8];
+  coll_error error = COLL_ERROR_INIT;
+  if (unshare(CLONE_NEWNET | CLONE_NEWNS) != 0 || system(set_up) != 0 ||
+      mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+      mount("sys", "/sys", "tmpfs", 0, NULL) != 0)
+    cr_skip_test("needs root and ip (iproute2)");
+  snprintf(command, sizeof(command), fill, sched_getcpu());
+  cr_assert_eq(system(command), 0);
+  cr_assert(colli_interface_near("/sys", "near0"));
+  cr_assert_not(colli_interface_near("/sys", "far0"));
+  cr_assert_not(colli_interface_near("/sys", "near1"), "nothing is known of it");
+  cr_assert_gt(colli_net_interfaces("", addrs, 8, &error), 1, "%s", error.message);
+  cr_expect_eq(addrs[0].ip[1], 2);
+  cr_expect_eq(addrs[1].ip[1], 1);
 }
 
 Test(net, a_short_list_still_has_loopback) {

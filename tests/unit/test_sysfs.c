@@ -74,6 +74,19 @@ static void put_unit(int unit, const char *file, const char *text) {
   put(path, text);
 }
 
+/* Writes a PCI device below others, and the link to it. */
+static void put_device(const char *above, const char *bus, const char *class, const char *node) {
+  char path[256], link[256];
+  snprintf(path, sizeof(path), "devices/%s/%s/class", above, bus);
+  put(path, class);
+  snprintf(path, sizeof(path), "devices/%s/%s/numa_node", above, bus);
+  put(path, node);
+  put("bus/pci/devices/.made", "");
+  snprintf(link, sizeof(link), "%s/bus/pci/devices/%s", root, bus);
+  snprintf(path, sizeof(path), "%s/devices/%s/%s", root, above, bus);
+  cr_assert_eq(symlink(path, link), 0);
+}
+
 /* Two packages of two cores with two threads each; thread 1 of core c is unit c + 4. Each package
  * is a NUMA node with an L3 cache; unit 7 is offline. */
 static void make_machine(void) {
@@ -99,18 +112,14 @@ static void make_machine(void) {
     put_unit(unit, "cache/index2/size", "32M");
     put_unit(unit, "cache/index2/shared_cpu_list", packages[core / 2]);
   }
-  char target[512], link[512];
-  put("devices/pci0000:40/0000:40:01.0/0000:41:00.0/class", "0x030200");
-  put("devices/pci0000:40/0000:40:01.0/0000:41:00.0/numa_node", "1");
-  snprintf(link, sizeof(link), "%s/bus", root);
-  mkdir(link, 0755);
-  strcat(link, "/pci");
-  mkdir(link, 0755);
-  strcat(link, "/devices");
-  mkdir(link, 0755);
-  snprintf(target, sizeof(target), "%s/devices/pci0000:40/0000:40:01.0/0000:41:00.0", root);
-  strcat(link, "/0000:41:00.0");
-  cr_assert_eq(symlink(target, link), 0);
+  /* A GPU and an InfiniBand card below one switch, a card above that, one beside it, one on the
+   * other node, and a disk. */
+  put_device("pci0000:40/0000:40:01.0/0000:41:00.0/0000:42:00.0", "0000:43:00.0", "0x030200", "1");
+  put_device("pci0000:40/0000:40:01.0/0000:41:00.0/0000:42:01.0", "0000:44:00.0", "0x020700", "1");
+  put_device("pci0000:40/0000:40:01.0", "0000:47:00.0", "0x020000", "1");
+  put_device("pci0000:40/0000:40:02.0", "0000:45:00.0", "0x020000", "1");
+  put_device("pci0000:10/0000:10:01.0", "0000:11:00.0", "0x0c0600", "0");
+  put_device("pci0000:40/0000:40:03.0", "0000:46:00.0", "0x010802", "1");
 }
 
 static void remove_machine(void) {
@@ -139,12 +148,26 @@ Test(sysfs, another_machine, .init = make_machine, .fini = remove_machine) {
                   core->l2 == i,
               "core %d", i);
   }
-  const colli_topo_pci *gpu = colli_topo_find_pci(topo, "00000000:41:00.0");
+  const colli_topo_pci *gpu = colli_topo_find_pci(topo, "00000000:43:00.0");
   cr_assert_not_null(gpu);
   cr_assert_eq(gpu->numa_node, 1);
   cr_assert_eq(gpu->package, 1);
-  cr_assert_eq(gpu->nbridges, 2); /* that of the processor, and one more */
-  cr_assert_eq(topo->npci, 1);
+  cr_assert_eq(gpu->nbridges, 4); /* that of the processor, its port, the switch's two */
+  cr_assert_eq(gpu->kind, COLLI_DEVICE_GPU);
+  cr_assert_eq(topo->npci, 5, "the disk is none");
+  const colli_topo_pci *below = colli_topo_find_pci(topo, "0000:44:00.0");
+  const colli_topo_pci *beside = colli_topo_find_pci(topo, "0000:45:00.0");
+  const colli_topo_pci *far = colli_topo_find_pci(topo, "0000:11:00.0");
+  cr_assert(below && beside && far);
+  cr_expect_eq(below->kind, COLLI_DEVICE_RDMA);
+  cr_expect_eq(beside->kind, COLLI_DEVICE_NET);
+  cr_expect_eq(far->kind, COLLI_DEVICE_RDMA, "InfiniBand by its older class");
+  cr_expect_eq(colli_topo_pci_distance(gpu, below), COLLI_PCI_SWITCH);
+  cr_expect_eq(colli_topo_pci_distance(gpu, beside), COLLI_PCI_HOST_BRIDGE);
+  cr_expect_eq(colli_topo_pci_distance(gpu, far), COLLI_PCI_SYSTEM);
+  char text[COLLI_TOPO_NEAREST];
+  cr_expect_str_eq(colli_topo_nearest_cards(topo, gpu->bus, text),
+                   "nearest network: 0000:44:00.0 (same switch)");
   colli_topo_free(topo);
 }
 

@@ -389,6 +389,38 @@ Test(rails, pairs_of_one_subnet_come_first) {
   cr_assert_neq(list[0].from.scope, list[1].from.scope);
 }
 
+/* A host with a card in each of four networks, in the order of a rank on one of two sockets, each
+ * of which is near two of them. */
+static tcp_blob with_sockets(uint64_t host_id, int socket) {
+  tcp_blob blob = {.magic = TCP_BLOB_MAGIC, .host_id = host_id, .count = 4};
+  for (uint8_t i = 0; i < 4; i++) {
+    const uint8_t card = (uint8_t)((i + 2 * socket) % 4);
+    const colli_addr addr = {
+        .family = 4, .prefix = 24, .ip = {10, card, 0, (uint8_t)host_id}, .scope = 10u + card};
+    blob.addrs[i] = addr;
+  }
+  return blob;
+}
+
+Test(rails, cards_near_both_ranks_come_first) {
+  colli_addr list[TCP_MAX_CANDIDATES];
+  tcp_pair pairs[TCP_PAIRS_MAX];
+  for (int socket = 0; socket < 2; socket++) {
+    const tcp_blob here = with_sockets(1, socket), there = with_sockets(2, socket);
+    cr_assert_eq(tcp_candidates(&here, &there, list, TCP_MAX_CANDIDATES), 4);
+    cr_expect_eq(list[0].ip[1], 2 * socket);
+    cr_assert_geq(tcp_pairs(&here, &there, pairs), 4);
+    for (int i = 0; i < 4; i++) { /* the two near ones, then the others, each with its like */
+      cr_expect_eq(pairs[i].from.ip[1], (i + 2 * socket) % 4);
+      cr_expect_eq(pairs[i].to.ip[1], pairs[i].from.ip[1]);
+    }
+  }
+  /* No card is near both: one that is near the peer, which does not choose. */
+  const tcp_blob here = with_sockets(1, 0), there = with_sockets(2, 1);
+  (void)tcp_candidates(&here, &there, list, TCP_MAX_CANDIDATES);
+  cr_expect_eq(list[0].ip[1], 2);
+}
+
 Test(rails, an_interface_counts_once_and_hosts_alone_have_none) {
   tcp_blob here = with_nics(blob_of(1, "10.1.0.1", "fd00::1"), 2), same = here;
   tcp_blob there = with_nics(blob_of(2, "10.1.0.9", "10.2.0.9"), 5);

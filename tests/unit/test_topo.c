@@ -387,6 +387,9 @@ Test(topo, what_a_child_says_is_checked) {
   core->numa_node = 0;
   *(unsigned char *)&core->allowed = 2;
   cr_expect_null(colli_topo_unpack(bytes, nbytes));
+  *(unsigned char *)&core->allowed = 1;
+  ((colli_topo_pci *)(bytes + nbytes) - 1)->kind = COLLI_DEVICE_GPU + 1; /* it comes last */
+  cr_expect_null(colli_topo_unpack(bytes, nbytes));
   free(bytes);
   colli_topo_free(topo);
 }

@@ -7,9 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include "libcoll/base/libc.h"
 #include "support_verbs.h"
 #include "transports/verbs/verbs_addr.h"
 
@@ -101,34 +101,33 @@ Test(verbs_device, paging_is_as_the_device_says, .init = load) {
   close_rails(1);
 }
 
-/* The location of a device, from a folder that looks like sysfs. */
-Test(verbs_device, place_comes_from_sysfs, .init = load) {
-  char folder[] = "/tmp/verbs_device.XXXXXX", path[128], target[160];
+/* Puts a device into a folder that looks like sysfs. */
+static void put_device(fake_device *device, const char *folder, const char *bus, int node) {
+  char path[64], command[320];
+  snprintf(path, sizeof(path), "%s/%s", folder, bus);
+  snprintf(command, sizeof(command), "mkdir %s && ln -s . %s/device && echo %d > %s/numa_node",
+           path, path, node, path);
+  cr_assert_eq(system(command), 0);
+  snprintf(device->device.ibdev_path, sizeof(device->device.ibdev_path), "%s", path);
+}
+
+Test(verbs_device, place_comes_from_sysfs_and_near_ones_come_first, .init = load) {
+  char folder[] = "/tmp/verbs_device.XXXXXX", command[64], text[VERBS_RAIL_TEXT];
+  unsigned cpu, node;
   cr_assert_not_null(mkdtemp(folder));
-  snprintf(target, sizeof(target), "%s/0000:3b:00.1", folder);
-  snprintf(path, sizeof(path), "%s/device", folder);
-  cr_assert_eq(mkdir(target, 0700), 0);
-  cr_assert_eq(symlink(target, path), 0);
-  char node[192];
-  snprintf(node, sizeof(node), "%s/numa_node", target);
-  FILE *file = fopen(node, "w");
-  cr_assert_not_null(file);
-  fputs("1\n", file);
-  fclose(file);
-  fake_device *device = fake_add(fake, "mlx5_0", 1);
-  snprintf(device->device.ibdev_path, sizeof(device->device.ibdev_path), "%s", folder);
+  cr_assert_eq(getcpu(&cpu, &node), 0);
+  put_device(fake_add(fake, "mlx5_0", 1), folder, "0000:3b:00.1", (int)node + 1);
+  put_device(fake_add(fake, "mlx5_1", 1), folder, "0000:5e:00.0", (int)node);
   verbs_settings settings = fake_settings();
-  cr_assert_eq(open_rails(&settings), 1);
-  cr_assert_str_eq(rails[0].pci, "0000:3b:00.1");
-  cr_assert_eq(rails[0].numa_node, 1);
-  cr_assert(rails[0].relaxed_ordering);
-  char text[VERBS_RAIL_TEXT];
-  cr_assert(strstr(verbs_rail_text(&rails[0], text), "LID 10, 0000:3b:00.1"), "%s", text);
-  close_rails(1);
-  unlink(node);
-  unlink(path);
-  rmdir(target);
-  rmdir(folder);
+  cr_assert_eq(open_rails(&settings), 2);
+  cr_assert_str_eq(rails[0].pci, "0000:5e:00.0");
+  cr_assert_eq(rails[0].numa_node, (int)node);
+  cr_assert_str_eq(rails[1].pci, "0000:3b:00.1");
+  cr_assert(rails[1].relaxed_ordering);
+  cr_assert(strstr(verbs_rail_text(&rails[1], text), "LID 10, 0000:3b:00.1"), "%s", text);
+  close_rails(2);
+  snprintf(command, sizeof(command), "rm -r %s", folder);
+  cr_assert_eq(system(command), 0);
 }
 
 Test(verbs_device, only_the_fastest_of_a_kind_are_used, .init = load) {

@@ -126,7 +126,7 @@ bool topo_gpus_find(const colli_topo *topo, topo_gpus *found) {
   colli_params params;
   coll_error error = COLL_ERROR_INIT;
   int count = 0;
-  *found = (topo_gpus){.count = 0};
+  *found = (topo_gpus){.topo = topo};
   if (colli_params_load(&params, &error) == COLL_OK)
     found->asked = (colli_gpu_mode)params.number[COLLI_PARAM_GPU_MODE];
   if (colli_cuda_load(&cuda, COLLI_CUDA_LIBRARY, &error) != COLL_OK) {

@@ -24,6 +24,7 @@ typedef struct topo_gpu_pair {
 } topo_gpu_pair;
 
 typedef struct topo_gpus {
+  const colli_topo *topo; /* where they are */
   int count;
   topo_gpu *gpus;
   topo_gpu_pair *pairs; /* count * count, by rows */

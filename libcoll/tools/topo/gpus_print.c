@@ -30,6 +30,7 @@ static void print_links(const topo_gpus *gpus, int i, FILE *out) {
 /* Prints a line about a GPU. */
 static void print_gpu(const topo_gpus *gpus, int i, const char *indent, FILE *out) {
   const topo_gpu *gpu = &gpus->gpus[i];
+  char nearest[COLLI_TOPO_NEAREST];
   fprintf(out, "%sGPU %d: %s", indent, i, gpu->name);
   if (gpu->uuid[0])
     fprintf(out, ", %s", gpu->uuid);
@@ -39,6 +40,8 @@ static void print_gpu(const topo_gpus *gpus, int i, const char *indent, FILE *ou
     fprintf(out, ", NUMA node %d", gpu->place->numa_node);
   if (gpu->place && gpu->place->package >= 0)
     fprintf(out, ", package %d", gpu->place->package);
+  if (*colli_topo_nearest_cards(gpus->topo, gpu->bus, nearest))
+    fprintf(out, ", %s", nearest);
   print_links(gpus, i, out);
   fputc('\n', out);
 }

@@ -150,13 +150,17 @@ static void draw_core(const topo_scene *scene, const box *b, FILE *out) {
 
 static void draw_device(const topo_scene *scene, const box *b, const box *parent, FILE *out) {
   const colli_topo_device *device = &scene->topo->devices[b->index];
-  char text[128];
+  char text[128], nearest[COLLI_TOPO_NEAREST];
   const double bus = b->y - 0.75 * PAD, middle = b->x + b->w / 2, trunk = parent->x + PAD / 2;
   fprintf(out, "<path class=\"link\" d=\"M%.1f %.1fV%.1fH%.1fV%.1f\"/>\n", trunk,
           parent->y + (parent->kind == BOX_MACHINE ? 0 : TITLE_H), bus, middle, b->y);
   fprintf(out, "<g class=\"device\" data-index=\"%d\"><title>%s ", b->index,
           device_kinds[device->kind]);
   topo_svg_text(out, device->name, sizeof(device->name));
+  if (*colli_topo_nearest_cards(scene->topo, device->bus, nearest)) {
+    fputs("; ", out);
+    topo_svg_text(out, nearest, sizeof(nearest));
+  }
   fprintf(out, "</title><rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"/>\n", b->x, b->y,
           b->w, b->h);
   const double x = b->x + 6, width = b->w - 10;
