@@ -76,7 +76,7 @@ colli_choice explain_choose(answer *a, const question *q, size_t bytes) {
   if (colli_choose(&a->chooser, &a->shape, bytes / q->type_bytes, q->type_bytes, bytes, &choice,
                    &error) != COLL_OK)
     explain_refuse("%s", error.message);
-  choice.predicted_ns = explain_price(&choice, q, a);
+  choice.predicted_ns = colli_choice_formula(&choice, &a->shape, q->type_bytes, &a->model);
   return choice;
 }
 
@@ -148,9 +148,8 @@ double explain_events(const colli_choice *choice, const question *q, const answe
   colli_sched **scheds = events < MAX_EVENTS ? make_all(choice->algo, a) : NULL;
   if (!scheds)
     return -1;
-  const colli_model model = explain_model(q, a);
   double ns = colli_predict((const colli_sched *const *)scheds, q->nranks, part, q->type_bytes,
-                            a->limits.slot_count, &model);
+                            a->limits.slot_count, &a->model);
   for (int rank = 0; rank < q->nranks; rank++)
     colli_sched_free(scheds[rank]);
   free(scheds);

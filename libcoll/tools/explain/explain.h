@@ -99,12 +99,6 @@ void explain_set_speeds(const question *q, answer *a);
 /* Prints the shares, if there are any. */
 void explain_print_shares(const answer *a);
 
-/* The model with all levels. */
-colli_model explain_model(const question *q, const answer *a);
-
-/* The formula's time for a candidate in ns, with all levels. */
-double explain_price(const colli_choice *choice, const question *q, const answer *a);
-
 /* table.c: prints what each size of a range takes with each candidate. */
 void explain_table(const question *q, answer *a);
 

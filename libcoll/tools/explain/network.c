@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "explain.h"
-#include "libcoll/algo/distance.h"
 
 /* Round numbers for 8 GPUs or cores a host that each have a port of 200 Gbit/s, and 16 hosts at a
  * switch. */
@@ -50,54 +49,16 @@ bool explain_levels(const char *text, colli_network *network) {
 }
 
 bool explain_set_groups(const question *q, answer *a) {
-  const int n = q->nranks;
-  int levels = 0; /* with several groups */
-  while (levels + 1 < q->network.nlevels && q->network.level[levels].ranks < n)
-    levels++;
-  if (levels == 0)
+  if (colli_network_levels(&q->network, q->nranks) == 0)
     return true;
-  a->group = malloc((size_t)levels * (size_t)n * sizeof(*a->group));
-  if (!a->group)
-    return false;
-  for (int level = 0; level < levels; level++) {
-    int32_t *group = a->group + (size_t)level * (size_t)n;
-    const int size = q->network.level[level].ranks;
-    for (int rank = 0; rank < n; rank++)
-      group[rank] = rank / size;
-    if (level + 1 < levels)
-      a->shape.inner[a->shape.ninner++] = group;
-    else
-      a->shape.group = group;
-    a->shape.ngroups = (n + size - 1) / size;
-  }
-  return true;
-}
-
-/* What a message costs at a level. */
-static colli_pair_cost cost_at(const colli_network *network, int level) {
-  return (colli_pair_cost){network->level[level].alpha_ns, network->level[level].beta_ns_per_byte};
+  a->group = malloc(COLLI_NETWORK_LEVELS * (size_t)q->nranks * sizeof(*a->group));
+  if (a->group)
+    colli_network_shape(&q->network, a->group, &a->shape);
+  return a->group;
 }
 
 void explain_set_network(const question *q, const colli_calibration *calibration, answer *a) {
-  const int levels = a->shape.ngroups > 1 ? a->shape.ninner + 1 : 0;
-  const colli_pair_cost near = cost_at(&q->network, levels > 0 ? levels - 1 : 0);
-  const colli_pair_cost far = cost_at(&q->network, levels);
-  colli_model_device(&a->model, calibration, far.alpha_ns, far.beta_ns_per_byte);
-  a->model.near_alpha_ns = near.alpha_ns;
-  a->model.near_beta_ns_per_byte = near.beta_ns_per_byte;
-  a->model.sites = a->shape.ngroups > 1 && colli_model_is_far(far.alpha_ns);
-  for (int level = 0; level < a->shape.ninner; level++)
-    a->model.inner[level] = cost_at(&q->network, level);
-}
-
-colli_model explain_model(const question *q, const answer *a) {
-  colli_model model = a->model;
-  model.network = q->network.nlevels ? &q->network : NULL;
-  return model;
-}
-
-double explain_price(const colli_choice *choice, const question *q, const answer *a) {
-  const colli_model known = explain_model(q, a);
-  const colli_model model = colli_algo_model(choice->algo, &a->shape, &known);
-  return choice->algo->cost(&a->shape, &choice->partition, q->type_bytes, &model);
+  const colli_level *far = &q->network.level[colli_network_levels(&q->network, q->nranks)];
+  colli_model_device(&a->model, calibration, far->alpha_ns, far->beta_ns_per_byte);
+  colli_network_model(&q->network, q->nranks, &a->model);
 }
