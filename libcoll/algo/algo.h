@@ -10,6 +10,23 @@
 #include "libcoll/sched/partition.h"
 #include "libcoll/sched/sched.h"
 
+/*
+ * Whom ranks talk to, from which follows what links cost on average (distance.h) in formulas that
+ * know one kind of links only. A block is 1 rank in the first round, and `radix` times as much in
+ * each further one.
+ */
+typedef enum colli_reach {
+  COLLI_REACH_FAR,   /* any rank: all links are taken to be the farthest */
+  COLLI_REACH_KNOWN, /* the formula looks at each link by itself */
+  COLLI_REACH_RING,  /* the next rank, and behind the last the first; with a radix: in each round
+                      * the ranks 1 .. radix - 1 blocks further on */
+  COLLI_REACH_LINE,  /* the same, but nothing is behind the last */
+  COLLI_REACH_PAIRS, /* in each round, ranks whose numbers differ in one digit, the lowest first */
+  COLLI_REACH_TREE,  /* the same, but in one direction only */
+  COLLI_REACH_ALL,   /* all others at once */
+  COLLI_REACH_TURNS  /* all others, one after the other */
+} colli_reach;
+
 typedef struct colli_algo {
   const char *name; /* "ring"; unique within a collective */
   int id;           /* travels in tags; unique in the table, from 1 */
@@ -25,16 +42,16 @@ typedef struct colli_algo {
   bool exchanges;     /* ranks send each other chunks that they store to next: see by_reference.c */
   bool turns; /* alternates between its schedules for roots 0 and 1; chosen only where ranks share
                  cores in pairs (colli_model.paired), or by name */
-  int radix;  /* ranks (or groups) that talk are so many times as far apart in each round as in the
-               * one before, and all rounds move as much; 1: they are neighbours; 0: neither */
-  bool in_order;  /* a tree whose ranks are numbered from left to right, so that a parent may lie
-                   * beyond the end of its block */
-  int groups_max; /* with more innermost groups it is chosen only by name; 0: no limit */
-  bool groups;    /* only for communicators of several groups (shape->ngroups > 1) */
-  bool sites;     /* chosen only where groups are sites (colli_model.sites), or by name */
-  bool levels;    /* chosen only where groups have levels inside (shape->ninner > 0), or by name */
-  bool flat; /* has groups, but only the innermost: all hosts send to hosts of other sites, so it
-              * is chosen only by name where there are sites of several hosts */
+  colli_reach reach; /* of algorithms without groups; those with groups know all links */
+  int radix;         /* of rounds; 0: there are none */
+  int longer;        /* 1: the farther messages go, the longer they are; -1: the shorter; 0: all
+                      * are alike */
+  int groups_max;    /* with more innermost groups it is chosen only by name; 0: no limit */
+  bool groups;       /* only for communicators of several groups (shape->ngroups > 1) */
+  bool sites;        /* chosen only where groups are sites (colli_model.sites), or by name */
+  bool levels; /* chosen only where groups have levels inside (shape->ninner > 0), or by name */
+  bool flat;   /* has groups, but only the innermost: all hosts send to hosts of other sites, so it
+                * is chosen only by name where there are sites of several hosts */
   bool weighted; /* divides work by shape->share; chosen only where there is one, or by name */
   /* The number of chunks for this shape (1 for a barrier). */
   int (*nchunks)(const colli_shape *shape);

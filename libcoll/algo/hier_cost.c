@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "libcoll/algo/distance.h"
 #include "libcoll/algo/hier_layout.h"
 #include "libcoll/cost/predict.h"
 
@@ -33,7 +34,7 @@ typedef struct priced {
  */
 static double part_cost(const colli_algo *algo, colli_shape among, int chunks,
                         const colli_partition *partition, size_t elem_bytes,
-                        const colli_model *model) {
+                        const colli_model *links) {
   if (!algo || among.nranks <= 1)
     return 0;
   colli_shape shape = among;
@@ -48,6 +49,8 @@ static double part_cost(const colli_algo *algo, colli_shape among, int chunks,
     cut.count = cut.region * (size_t)cut.nchunks;
   if (held > 0 && held < (size_t)times)
     times = (int)held;
+  const colli_model averaged = colli_algo_model(algo, &shape, &cut, elem_bytes, links);
+  const colli_model *model = &averaged;
   if (held < (size_t)chunks && cut.nchunks > 1 && cut.count <= cut.region) {
     /* A single chunk in each run: the runs follow each other closely along the ranks. */
     double pace = colli_terms_make(&cut, elem_bytes, model).reduce * cut.passes;
@@ -101,6 +104,15 @@ static span part_span(const colli_algo *algo, colli_shape among, const colli_par
   return (span){once, part_cost(algo, among, cut.nchunks, &cut, elem_bytes, model) - once};
 }
 
+/* The same links, over which bytes take no time. */
+static colli_model free_links(const colli_model *model) {
+  colli_model out = *model;
+  out.beta_ns_per_byte = out.near_beta_ns_per_byte = 0;
+  for (int level = 0; level < COLLI_INNER_LEVELS; level++)
+    out.inner[level].beta_ns_per_byte = 0;
+  return out;
+}
+
 /* The larger of two times. */
 static double larger(double a, double b) {
   return a > b ? a : b;
@@ -124,11 +136,10 @@ static double one_way_cost(const priced *it, int root_rank, const colli_partitio
   double first = larger(across.first + away.first, across.next + home.first);
   double next = larger(across.next, larger(home.next, away.next));
   if (it->hier->enter) { /* leaders work for both sides, but send to only one */
-    colli_model free_links = it->far;
-    free_links.beta_ns_per_byte = 0;
-    span works = part_span(it->across, it->among, partition, elem_bytes, &free_links);
+    const colli_model idle = free_links(&it->far);
+    span works = part_span(it->across, it->among, partition, elem_bytes, &idle);
     int most = others > l->size[root] ? others : l->size[root];
-    span inside = part_span(inner, ranks_of(most, 0), partition, elem_bytes, &free_links);
+    span inside = part_span(inner, ranks_of(most, 0), partition, elem_bytes, &idle);
     next = larger(next, works.next + inside.next);
   } else { /* leaders send to both sides, except the last, which sends only to its group */
     double passing = others > 1 && l->ngroups > 2 ? across.next + away.next : 0;
@@ -232,47 +243,6 @@ static double work_cost(const priced *it, const colli_partition *partition) {
   return work / n;
 }
 
-/* The farthest pairs of a round in which ranks talk whose numbers differ by a power of two. */
-static colli_pair_cost farthest_pair(const colli_model *model, const colli_shape *among,
-                                     int apart) {
-  colli_pair_cost out = {0, 0};
-  for (int rank = 0; rank < among->nranks; rank++) {
-    if ((rank ^ apart) >= among->nranks)
-      continue;
-    const colli_pair_cost pair = colli_model_pair(model, among, rank, rank ^ apart);
-    out.alpha_ns = larger(out.alpha_ns, pair.alpha_ns);
-    out.beta_ns_per_byte = larger(out.beta_ns_per_byte, pair.beta_ns_per_byte);
-  }
-  return out;
-}
-
-/* What messages cost on average in rounds of doubling that take all groups as equally far from each
- * other. In a round the farthest pair counts. */
-static void average_rounds(colli_model *model, const colli_shape *among) {
-  const colli_model each = *model;
-  int rounds = 0;
-  model->alpha_ns = model->beta_ns_per_byte = 0;
-  for (int apart = 1; apart < among->nranks; apart *= 2, rounds++) {
-    const colli_pair_cost pair = farthest_pair(&each, among, apart);
-    model->alpha_ns += pair.alpha_ns;
-    model->beta_ns_per_byte += pair.beta_ns_per_byte;
-  }
-  model->alpha_ns /= rounds;
-  model->beta_ns_per_byte /= rounds;
-}
-
-/* The same in a ring, whose slowest link holds up all others. */
-static void average_neighbours(colli_model *model, const colli_shape *among) {
-  const colli_model each = *model;
-  const int n = among->nranks;
-  model->alpha_ns = model->beta_ns_per_byte = 0;
-  for (int rank = 0; rank < n; rank++) {
-    const colli_pair_cost pair = colli_model_pair(&each, among, rank, (rank + 1) % n);
-    model->alpha_ns += pair.alpha_ns / n;
-    model->beta_ns_per_byte = larger(model->beta_ns_per_byte, pair.beta_ns_per_byte);
-  }
-}
-
 /* The cost as the sum of the parts. */
 static double sum_parts(const colli_hier *hier, const colli_shape *shape, colli_layout *l,
                         const colli_partition *partition, size_t elem_bytes,
@@ -285,8 +255,6 @@ static double sum_parts(const colli_hier *hier, const colli_shape *shape, colli_
                .far = far_model(model, shape)};
   it.far.core_share = it.near.core_share = 1;
   it.across = colli_hier_across(it.hier, &it.among);
-  if (it.among.ngroups > 1 && it.across == it.hier->across)
-    (it.across->radix > 1 ? average_rounds : average_neighbours)(&it.far, &it.among);
   if (colli_exact(shape->coll) && (long long)l->ngroups * largest_group(l) > 4ll * shape->nranks)
     return UNSUITABLE_NS;
   if (colli_exact(shape->coll)) /* all ranks work all the time */

@@ -18,9 +18,15 @@ colli_timeline colli_timeline_make(const colli_terms *terms, const colli_model *
       .slices = terms->slices,
       .step = model->step_ns,
       .fold = terms->work_reduce,
+      .bytes = terms->bytes / terms->slices,
       .link = terms->copy_hop - model->step_ns - model->alpha_ns,
       .alpha = model->alpha_ns,
   };
+}
+
+void colli_timeline_aim(colli_timeline *at, colli_pair_cost link) {
+  at->alpha = link.alpha_ns;
+  at->link = at->bytes * link.beta_ns_per_byte;
 }
 
 /* The rank works on a chunk whose slices arrive at `in`; returns when the first slice is done. */

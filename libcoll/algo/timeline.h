@@ -21,6 +21,7 @@ typedef struct colli_timeline {
   double slices; /* of a chunk */
   double step;   /* the rank's work on a slice that it only moves */
   double fold;   /* the same where it reduces or copies it */
+  double bytes;  /* of a slice */
   double link;   /* a slice's time on the way out */
   double alpha;
   double now; /* when the rank's last step ended */
@@ -29,6 +30,9 @@ typedef struct colli_timeline {
 
 /* A rank that has not begun. */
 colli_timeline colli_timeline_make(const colli_terms *terms, const colli_model *model);
+
+/* From now on the rank sends over such a link. */
+void colli_timeline_aim(colli_timeline *at, colli_pair_cost link);
 
 /* The steps of a rank; those that send say when the chunk arrives. */
 colli_flight colli_timeline_send(colli_timeline *at);

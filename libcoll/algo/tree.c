@@ -177,17 +177,24 @@ coll_status colli_tree_emit(const colli_shape *shape, colli_tree tree, unsigned 
 
 typedef struct cost {
   const colli_tree *tree;
+  const colli_shape *shape;
+  const colli_model *model;
   colli_timeline fresh; /* a rank that has not begun */
   double end;           /* of the last rank */
   double busiest;       /* what a pass takes of the rank that does most */
   colli_work all;       /* of all ranks together, in one pass */
 } cost;
 
+/* What a rank sends next goes to a peer. */
+static void aim_at(const cost *c, colli_timeline *at, int rank, int peer) {
+  if (c->shape->ngroups > 1)
+    colli_timeline_aim(at, colli_model_pair(c->model, c->shape, rank, peer));
+}
+
 /* A rank's work in one pass: with children to reduce, and messages to send. */
-static void note_work(cost *c, double folds, double moves, double sends) {
+static void note_work(cost *c, double folds, double moves) {
   const colli_timeline *t = &c->fresh;
-  double works = t->slices * (folds * t->fold + moves * t->step);
-  c->busiest = later(c->busiest, later(works, t->slices * sends * t->link));
+  c->busiest = later(c->busiest, t->slices * (folds * t->fold + moves * t->step));
 }
 
 /* Counts a chunk that a rank receives. */
@@ -203,6 +210,8 @@ static colli_flight go_up(cost *c, int rank) {
   colli_node node;
   colli_timeline at = c->fresh;
   c->tree->place(c->tree, rank, &node);
+  if (node.parent != COLLI_NOBODY)
+    aim_at(c, &at, rank, node.parent);
   if (node.children == 0) {
     c->all.steps++;
     return colli_timeline_send(&at);
@@ -237,26 +246,42 @@ static void go_down(cost *c, int rank, colli_flight in, double now) {
     colli_timeline_receive(&at, in);
   for (int i = node.children - 1; i >= 0; i--) {
     bool first = i == node.children - 1 && node.parent != COLLI_NOBODY;
+    aim_at(c, &at, rank, node.child[i]);
     go_down(c, node.child[i], first ? colli_timeline_forward(&at, in) : colli_timeline_send(&at),
             0);
   }
   c->end = later(c->end, at.now);
 }
 
-/* The pass time of the busiest rank: the root, or its highest child. */
-static void note_busiest(cost *c, bool up, bool down) {
+/* How long a byte takes over all links out of a rank. */
+static double out_of(const cost *c, unsigned ways, int rank) {
+  colli_node node;
+  double out = 0;
+  c->tree->place(c->tree, rank, &node);
+  if ((ways & COLLI_TREE_UP) && node.parent != COLLI_NOBODY)
+    out += colli_model_pair(c->model, c->shape, rank, node.parent).beta_ns_per_byte;
+  for (int i = 0; (ways & COLLI_TREE_DOWN) && i < node.children; i++)
+    out += colli_model_pair(c->model, c->shape, rank, node.child[i]).beta_ns_per_byte;
+  return out;
+}
+
+/* The pass time of the busiest rank: by its work, the root or its highest child. */
+static void note_busiest(cost *c, unsigned ways) {
   colli_node root, child;
+  const bool up = ways & COLLI_TREE_UP, down = ways & COLLI_TREE_DOWN;
   c->tree->place(c->tree, c->tree->root, &root);
   if (root.children == 0)
     return;
   c->tree->place(c->tree, root.child[root.children - 1], &child);
-  double sends = down ? root.children : 0, below = down ? child.children : 0;
-  note_work(c, up ? root.children : 0, sends, sends);
+  note_work(c, up ? root.children : 0, down ? root.children : 0);
   /* It forwards what comes from above in the same step. */
-  double moves = down ? (below > 0 ? below : 1) : 0;
+  double moves = down ? (child.children > 0 ? child.children : 1) : 0;
   if (up && child.children == 0)
     moves++;
-  note_work(c, up ? child.children : 0, moves, below + up);
+  note_work(c, up ? child.children : 0, moves);
+  const double bytes = c->fresh.slices * c->fresh.bytes;
+  for (int rank = 0; rank < c->shape->nranks; rank++)
+    c->busiest = later(c->busiest, bytes * out_of(c, ways, rank));
 }
 
 /* When the last rank ends the first pass. */
@@ -266,14 +291,17 @@ double colli_tree_first(const colli_shape *shape, colli_tree tree, unsigned ways
   tree.nranks = shape->nranks;
   tree.root = shape->root;
   bool up = ways & COLLI_TREE_UP, down = ways & COLLI_TREE_DOWN;
-  cost c = {.tree = &tree, .fresh = colli_timeline_make(terms, model)};
+  cost c = {
+      .tree = &tree, .shape = shape, .model = model, .fresh = colli_timeline_make(terms, model)};
   if (up)
     go_up(&c, tree.root);
   if (down)
     go_down(&c, tree.root, (colli_flight){0, 0}, c.end);
   double n = shape->nranks;
-  note_busiest(&c, up, down);
-  *busiest = c.busiest;
+  if (busiest) {
+    note_busiest(&c, ways);
+    *busiest = c.busiest;
+  }
   *work = (colli_work){c.all.steps / n, c.all.received / n, c.all.waits / n, c.all.reduced / n};
   return c.end;
 }

@@ -76,8 +76,8 @@ enum {
 coll_status colli_tree_emit(const colli_shape *shape, colli_tree tree, unsigned ways,
                             colli_sched **sched);
 
-/* When the last rank ends the first pass. Also gives the pass time of the busiest rank, and the
- * average work of the ranks in a pass. */
+/* When the last rank ends the first pass. Also gives the pass time of the busiest rank, unless
+ * busiest is NULL, and the average work of the ranks in a pass. */
 double colli_tree_first(const colli_shape *shape, colli_tree tree, unsigned ways,
                         const colli_terms *terms, const colli_model *model, double *busiest,
                         colli_work *work);

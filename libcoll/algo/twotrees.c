@@ -37,7 +37,9 @@ typedef struct race {
   node_time *ranks;
   call *heap; /* the first one to be served on top */
   size_t calls;
-  double step, fold, link, alpha;
+  const colli_shape *shape;
+  const colli_model *model;
+  double step, fold, bytes;
   double end;
 } race;
 
@@ -107,11 +109,12 @@ static void transmit(race *r, int number, int to, double at) {
   way *w = &r->ways[number];
   bool up = to == w->children;
   COLLI_ASSERT(to >= 0 && to <= w->children && (!up || w->parent != COLLI_NOBODY));
-  int target = 2 * (up ? w->parent : w->child[to]) + number % 2;
+  const int peer = up ? w->parent : w->child[to], target = 2 * peer + number % 2;
+  const colli_pair_cost link = colli_model_pair(r->model, r->shape, number / 2, peer);
   node_time *rank = &r->ranks[number / 2];
   way *other = &r->ways[target];
-  rank->out = fmax(at, rank->out) + r->link;
-  other->arrives[up ? w->number : other->children] = rank->out + r->alpha;
+  rank->out = fmax(at, rank->out) + r->bytes * link.beta_ns_per_byte;
+  other->arrives[up ? w->number : other->children] = rank->out + link.alpha_ns;
   if (other->idle)
     call_on(r, target);
 }
@@ -155,22 +158,39 @@ static void place_ranks(race *r, const colli_tree *tree, int which) {
   }
 }
 
+/* How long a byte of each tree takes over all links out of a rank, of the rank that takes longest.
+ */
+static double slowest_out(const race *r) {
+  double most = 0;
+  for (int rank = 0; rank < r->shape->nranks; rank++) {
+    double out = 0;
+    for (const way *w = &r->ways[2 * rank]; w < &r->ways[2 * rank + 2]; w++)
+      for (int to = w->parent == COLLI_NOBODY ? 1 : 0; to <= w->children; to++)
+        out += colli_model_pair(r->model, r->shape, rank, to == 0 ? w->parent : w->child[to - 1])
+                   .beta_ns_per_byte;
+    most = fmax(most, out);
+  }
+  return most;
+}
+
 /* When the last rank has finished both trees. */
-double colli_twotrees_time(const colli_tree *a, const colli_tree *b, const colli_terms *terms,
-                           const colli_model *model) {
+double colli_twotrees_time(const colli_shape *shape, const colli_tree *a, const colli_tree *b,
+                           const colli_terms *terms, const colli_model *model, double *sending) {
   size_t n = (size_t)a->nranks;
   COLLI_ASSERT(a->nranks == b->nranks);
   race r = {.ways = calloc(2 * n, sizeof(way)),
             .ranks = calloc(n, sizeof(node_time)),
             .heap = calloc(2 * n + 1, sizeof(call)),
+            .shape = shape,
+            .model = model,
             .step = model->step_ns,
             .fold = terms->work_reduce,
-            .link = terms->copy_hop - model->step_ns - model->alpha_ns,
-            .alpha = model->alpha_ns};
+            .bytes = terms->bytes / terms->slices};
   bool made = r.ways && r.ranks && r.heap;
   if (made) {
     place_ranks(&r, a, 0);
     place_ranks(&r, b, 1);
+    *sending = terms->bytes * slowest_out(&r);
     for (int number = 0; number < 2 * a->nranks; number++)
       call_on(&r, number);
     serve_all(&r);

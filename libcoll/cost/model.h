@@ -6,7 +6,6 @@
 
 #include "libcoll/base/calibration.h"
 #include "libcoll/cost/corrections.h"
-#include "libcoll/cost/network.h"
 #include "libcoll/sched/sched.h"
 
 /* What a message costs between two ranks. */
@@ -33,12 +32,9 @@ typedef struct colli_model {
   bool sites;                   /* groups are sites */
   const colli_correction
       *corrections; /* indexed by algorithm id; NULL: none. Not owned by the model */
-  const double *group_beta_ns_per_byte; /* beta of each group's link to the others, where they
-                                         * differ; beta_ns_per_byte is then the largest. NULL: all
-                                         * alike. Not owned */
-  const colli_network *network; /* whose levels the predictor takes instead of near and far; NULL:
-                                 * none. Formulas know near and far only: algo/distance.h. Not
-                                 * owned either */
+  const double *group_beta_ns_per_byte;      /* beta of each group's link to the others, where they
+                                              * differ; beta_ns_per_byte is then the largest. NULL: all
+                                              * alike. Not owned */
   colli_pair_cost inner[COLLI_INNER_LEVELS]; /* between ranks of one group of colli_shape.inner;
                                               * beta 0: as near */
 } colli_model;
@@ -48,8 +44,7 @@ static inline bool colli_model_is_far(double alpha_ns) {
   return alpha_ns >= 5e5;
 }
 
-/* What a message costs between two ranks of a shape. Knows neither group_beta_ns_per_byte nor
- * network. */
+/* What a message costs between two ranks of a shape. Does not know group_beta_ns_per_byte. */
 colli_pair_cost colli_model_pair(const colli_model *model, const colli_shape *shape, int a, int b);
 
 /*

@@ -154,10 +154,6 @@ typedef struct link_cost {
 /* The link between two ranks. */
 static link_cost link_of(const replay *r, int a, int b) {
   const colli_shape *shape = &r->scheds[0]->shape;
-  if (r->model->network) {
-    const colli_level *level = colli_network_link(r->model->network, a, b);
-    return (link_cost){level->alpha_ns, level->beta_ns_per_byte, 0};
-  }
   const double *beta = r->model->group_beta_ns_per_byte;
   if (beta && shape->ngroups > 1 && shape->group[a] != shape->group[b])
     return (link_cost){r->model->alpha_ns, beta[shape->group[a]], beta[shape->group[b]]};

@@ -11,7 +11,7 @@
  * message leaves when its sender has finished the step's slice and the link is free, and arrives
  * alpha and bytes * beta later; slots limit the messages in flight. Returns the time in ns at which
  * the last rank ends, a negative number if the schedules deadlock, or infinity if memory runs out.
- * Ranks of one group of scheds[0]->shape have the model's near links, unless it has a network.
+ * Links are those of the groups of scheds[0]->shape, and of the groups inside.
  */
 double colli_predict(const colli_sched *const *scheds, int nranks, const colli_partition *partition,
                      size_t elem_bytes, unsigned slot_count, const colli_model *model);

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "libcoll/algo/distance.h"
 #include "libcoll/cost/rehearse.h"
 
 #define CHUNK_BYTES_MIN 8192  /* the smallest chunk that the choice tries */
@@ -39,6 +40,17 @@ static bool same_cut(const colli_partition *a, const colli_partition *b) {
          a->passes == b->passes;
 }
 
+/* The time of a choice's formula. */
+double colli_choice_formula(const colli_choice *choice, const colli_shape *shape, size_t elem_bytes,
+                            const colli_model *model) {
+  colli_shape seen = *shape;
+  if (!choice->algo->groups && (shape->ninner == 0 || model->sites))
+    seen.ngroups = 0;
+  const colli_model links =
+      colli_algo_model(choice->algo, &seen, &choice->partition, elem_bytes, model);
+  return choice->algo->cost(&seen, &choice->partition, elem_bytes, &links);
+}
+
 /* The best chunk size of one algorithm. */
 static void best_chunk(const colli_algo *algo, const colli_shape *shape, size_t count,
                        size_t elem_bytes, const colli_limits *limits, const colli_model *model,
@@ -65,7 +77,7 @@ static void best_chunk(const colli_algo *algo, const colli_shape *shape, size_t 
     bool known = !first && same_cut(&tried.partition, &last);
     last = tried.partition;
     if (!known)
-      tried.predicted_ns = algo->cost(shape, &tried.partition, elem_bytes, model);
+      tried.predicted_ns = colli_choice_formula(&tried, shape, elem_bytes, model);
     if (first || (!known && tried.predicted_ns < CHUNK_GAIN * best->predicted_ns))
       *best = tried;
     if (!known && !isfinite(tried.predicted_ns)) { /* memory ran out */
@@ -149,7 +161,7 @@ static double rehearse_choice(const colli_choice *choice, const colli_shape *sha
  * turns. */
 double colli_choice_time(const colli_choice *choice, const colli_shape *shape, size_t elem_bytes,
                          unsigned slot_count, const colli_model *model) {
-  double formula = choice->algo->cost(shape, &choice->partition, elem_bytes, model);
+  double formula = colli_choice_formula(choice, shape, elem_bytes, model);
   if (model->core_share >= 1 || shape->nranks < 2 || shape->nranks > REHEARSE_RANKS ||
       (model->paired && choice->algo->turns))
     return formula;

@@ -26,6 +26,15 @@ int colli_select(const colli_shape *shape, size_t count, size_t elem_bytes,
                  colli_choice *choice, colli_choice *candidates, int max_candidates);
 
 /*
+ * The predicted time of a choice in ns, by its formula. Algorithms without groups are asked as if
+ * all ranks were equally far from each other, except where groups are within groups: there each
+ * link counts as what it is. Between sites it does not, as ranks share the line, and as formulas
+ * do not know how long slots of a line are taken.
+ */
+double colli_choice_formula(const colli_choice *choice, const colli_shape *shape, size_t elem_bytes,
+                            const colli_model *model);
+
+/*
  * The predicted time of a choice in ns, by its formula; where a few ranks share cores, the
  * geometric mean of that and a rehearsal (cost/rehearse.h). The formula knows the longest path and
  * the total work, the rehearsal knows who runs when; their mean is more accurate than either.

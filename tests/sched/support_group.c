@@ -83,9 +83,7 @@ static const uint8_t *make_shares(void) {
   return some_shares;
 }
 
-/* Adds levels inside the groups of a shape: each group's ranks are halved, and both or one of the
- * halves again. */
-static void add_levels(colli_shape *shape, bool both) {
+void shape_levels(colli_shape *shape, bool both) {
   static int32_t levels[2][MANY];
   int seen[MANY] = {0};
   for (int rank = 0; rank < shape->nranks; rank++) {
@@ -133,7 +131,7 @@ static void shapes_of_root(const colli_algo *algo, colli_shape shape, int32_t *n
           for (int both = 0; both < 2 && algo->groups && shape.nranks <= MANY; both++) {
             if (shape.nranks > 16 && both != shape.nranks % 2)
               continue; /* one of the two, for the sake of time */
-            add_levels(&shape, both);
+            shape_levels(&shape, both);
             visit(algo, &shape, (near_kind)kind, ctx);
           }
           shape.ninner = 0;

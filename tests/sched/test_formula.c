@@ -13,12 +13,14 @@
 #include <string.h>
 
 #include "extent.h"
+#include "libcoll/algo/distance.h"
 #include "libcoll/cost/predict.h"
 #include "support_group.h"
 
 #define EXACT  0.01
 #define COARSE 0.25
 #define ROUGH  1.0
+#define LEVELS 0.5  /* an average of links */
 #define NESTED 1.25 /* the largest groups of several levels may not be in each other */
 
 /* How far a formula was off at worst, and where. */
@@ -35,7 +37,8 @@ static void compare(const colli_algo *algo, const group *all, near_kind near,
                     const colli_partition *part, unsigned slots, const colli_model *model,
                     verdict *v) {
   const colli_shape *shape = &all->sched[0]->shape;
-  double formula = algo->cost(shape, part, 4, model);
+  const colli_model links = colli_algo_model(algo, shape, part, 4, model);
+  double formula = algo->cost(shape, part, 4, &links);
   double events =
       colli_predict((const colli_sched *const *)all->sched, all->nranks, part, 4, slots, model);
   double off = events > 0 ? fmax(formula / events, events / formula) : formula > 0 ? INFINITY : 1;
@@ -91,12 +94,10 @@ static bool is_compared(const colli_algo *algo, const colli_shape *shape) {
 }
 
 /* One shape with chunks of several sizes. */
-static void compare_exact(const colli_algo *algo, const colli_shape *shape, near_kind near,
-                          void *ctx) {
+static void compare_sizes(const colli_algo *algo, const colli_shape *shape, near_kind near,
+                          verdict *v) {
   static const size_t elements[] = {1, 1024, 65536};
   const colli_limits limits = {.slot_bytes = 1 << 20, .slot_count = 2};
-  if (shape->varying || (near != NEAR_ALL && !algo->groups) || !is_compared(algo, shape))
-    return;
   group all = group_of(algo, shape, near);
   size_t nchunks = (size_t)algo->nchunks(shape);
   for (size_t s = 0; s < sizeof(elements) / sizeof(elements[0]); s++)
@@ -105,9 +106,16 @@ static void compare_exact(const colli_algo *algo, const colli_shape *shape, near
       size_t count = algo->coll == COLLI_BARRIER ? 0 : elements[s] * nchunks;
       colli_partition_make(&part, count, 4, (int)nchunks, colli_exact(algo->coll), &limits);
       cr_assert(part.passes == 1 && part.slice >= part.piece);
-      compare(algo, &all, near, &part, 2 * (unsigned)shape->nranks + 8, &models[m], ctx);
+      compare(algo, &all, near, &part, 2 * (unsigned)shape->nranks + 8, &models[m], v);
     }
   group_free(&all);
+}
+
+/* A shape that is worth comparing. */
+static void compare_exact(const colli_algo *algo, const colli_shape *shape, near_kind near,
+                          void *ctx) {
+  if (!shape->varying && (near == NEAR_ALL || algo->groups) && is_compared(algo, shape))
+    compare_sizes(algo, shape, near, ctx);
 }
 
 /* The same; `ctx` has a verdict on shapes without levels inside groups, and one on those with. */
@@ -133,6 +141,34 @@ Test(formula, agrees_to_1_percent) {
     shapes_each(*algo, 65, 1, compare_many, many);
     judge(*algo, &many[0]);
     judge(*algo, &many[1]);
+  }
+}
+
+/* ---- levels, for algorithms without groups
+ * ------------------------------------------------------------ */
+
+/* What links cost on average, in groups that are powers of two, and in others. (Of 24 ranks that
+ * are dealt out to three groups, all that are six apart are near, which no average knows.) */
+Test(formula, agrees_for_algorithms_without_groups_in_levels) {
+  static const near_kind kinds[] = {NEAR_HALVES, NEAR_ROOTS, NEAR_DEALT};
+  static const int ranks[] = {16, 24, 64};
+  for (const colli_algo *const *algo = colli_algos; *algo; algo++) {
+    if ((*algo)->groups || (*algo)->turns) /* these are for one host */
+      continue;
+    verdict v[2] = {{.what = ", levels", .allowed = LEVELS},
+                    {.what = ", uneven levels", .allowed = ROUGH}};
+    for (int at = 0; at < 3; at += extent(1, 1, 2))
+      for (int kind = 0; kind < 3; kind++) {
+        const bool dealt = kinds[kind] == NEAR_DEALT, odd = ranks[at] % 3 == 0;
+        int32_t near[64];
+        colli_shape shape = {.coll = (*algo)->coll, .nranks = ranks[at]};
+        shape_spread(&shape, kinds[kind], near);
+        shape_levels(&shape, true);
+        if (!dealt || !odd)
+          compare_sizes(*algo, &shape, kinds[kind], &v[dealt || odd]);
+      }
+    judge(*algo, &v[0]);
+    judge(*algo, &v[1]);
   }
 }
 

@@ -79,9 +79,10 @@ static void on_transport_failure(void *ctx, const coll_transport_failure *failur
 }
 
 /* What the way between two ranks costs. */
-static sim_link link_of(const void *network, int from, int to) {
-  const colli_level *level = colli_network_link(network, from, to);
-  return (sim_link){level->alpha_ns, level->beta_ns_per_byte};
+static sim_link link_of(const void *ctx, int from, int to) {
+  const fleet *f = ctx;
+  const colli_pair_cost pair = colli_model_pair(&f->model, &f->shape, from, to);
+  return (sim_link){pair.alpha_ns, pair.beta_ns_per_byte};
 }
 
 /* ---- making ---------------------------------------------------------------------------------- */
@@ -89,25 +90,13 @@ static sim_link link_of(const void *network, int from, int to) {
 /* Sets shape, partition and model. */
 static void set_up(fleet *f) {
   const fleet_config *c = f->config;
-  const colli_level *near = &c->network->level[0];
-  const colli_level *far = &c->network->level[c->network->nlevels - 1];
-  f->group = malloc((size_t)c->nranks * sizeof(*f->group));
+  f->group = malloc(COLLI_NETWORK_LEVELS * (size_t)c->nranks * sizeof(*f->group));
   cr_assert(f->group);
-  for (int rank = 0; rank < c->nranks; rank++)
-    f->group[rank] = rank / near->ranks;
   f->shape = (colli_shape){.coll = c->algo->coll, .nranks = c->nranks};
-  if (c->algo->groups) {
-    f->shape.ngroups = (c->nranks - 1) / near->ranks + 1;
-    f->shape.group = f->group;
-  }
+  f->model = (colli_model){.core_share = 1, .chunk_share = 1};
+  colli_network_shape(c->network, f->group, &f->shape);
+  colli_network_model(c->network, c->nranks, &f->model);
   colli_choice_partition(c->algo, &f->shape, c->count, sizeof(float), &c->limits, &f->partition);
-  f->model = (colli_model){.alpha_ns = far->alpha_ns,
-                           .beta_ns_per_byte = far->beta_ns_per_byte,
-                           .core_share = 1,
-                           .near_alpha_ns = near->alpha_ns,
-                           .near_beta_ns_per_byte = near->beta_ns_per_byte,
-                           .chunk_share = 1,
-                           .network = c->network};
 }
 
 /* Opens a rank's endpoint. */
@@ -189,8 +178,7 @@ static void equip_member(fleet *f, int rank) {
 static void make_members(fleet *f) {
   const fleet_config *c = f->config;
   size_t n = (size_t)c->nranks;
-  const sim_config world = {
-      .seed = 1, .nranks = c->nranks, .link = link_of, .link_ctx = c->network};
+  const sim_config world = {.seed = 1, .nranks = c->nranks, .link = link_of, .link_ctx = f};
   f->world = sim_world_create(&world);
   f->members = calloc(n, sizeof(*f->members));
   f->blobs = calloc(n, sizeof(*f->blobs));
@@ -323,7 +311,8 @@ fleet_result fleet_run(const fleet_config *config) {
   result.messages = sim_world_messages(f->world);
   result.wrong = count_wrong(f) + f->failures;
   result.predicted_ns = replay(f);
-  const colli_model model = colli_algo_model(config->algo, &f->shape, &f->model);
+  const colli_model model =
+      colli_algo_model(config->algo, &f->shape, &f->partition, sizeof(float), &f->model);
   result.formula_ns = config->algo->cost(&f->shape, &f->partition, sizeof(float), &model);
   free_all(f);
   free(f);

@@ -99,7 +99,7 @@ static void check_predictions(int nranks, size_t count) {
   for (size_t i = 0; i < sizeof(logarithmic) / sizeof(logarithmic[0]); i++) {
     const fleet_result r = run(logarithmic[i].coll, logarithmic[i].name, nranks, count, &fat_tree);
     cr_expect(is_near(r.predicted_ns, r.ns, 0.01), "replay of %s", logarithmic[i].name);
-    cr_expect(is_near(r.formula_ns, r.ns, 0.05), "formula of %s", logarithmic[i].name);
+    cr_expect(is_near(r.formula_ns, r.ns, 0.01), "formula of %s", logarithmic[i].name);
   }
 }
 

@@ -37,6 +37,7 @@ const colli_algo colli_allgather_direct = {
     .varying = true,
     .pipelined = false,
     .ranks_max = 16,
+    .reach = COLLI_REACH_ALL,
     .nchunks = colli_nchunks_blocks,
     .emit = direct_emit,
     .cost = direct_cost,

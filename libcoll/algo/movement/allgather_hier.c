@@ -75,7 +75,6 @@ const colli_algo colli_allgather_hier_ring = {
     .orders = COLLI_GIVES_ANY,
     .varying = true,
     .groups = true,
-    .radix = 1,
     .nchunks = hier_ring_nchunks,
     .emit = hier_ring_emit,
     .cost = hier_ring_cost,

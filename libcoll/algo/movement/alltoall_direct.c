@@ -65,6 +65,7 @@ const colli_algo colli_alltoall_direct = {
     .varying = true,
     .pipelined = false,
     .exchanges = true,
+    .reach = COLLI_REACH_ALL,
     .nchunks = colli_nchunks_blocks,
     .emit = direct_emit,
     .cost = direct_cost,

@@ -83,6 +83,7 @@ const colli_algo colli_alltoall_pairwise = {
     .varying = true,
     .pipelined = false,
     .exchanges = true,
+    .reach = COLLI_REACH_TURNS,
     .nchunks = colli_nchunks_blocks,
     .emit = pairwise_emit,
     .cost = pairwise_cost,

@@ -65,6 +65,7 @@ const colli_algo colli_barrier_direct = {
     .orders = COLLI_GIVES_ANY,
     .pipelined = false,
     .ranks_max = 16,
+    .reach = COLLI_REACH_ALL,
     .nchunks = direct_nchunks,
     .emit = direct_emit,
     .cost = direct_cost,

@@ -89,6 +89,7 @@ const colli_algo colli_broadcast_binomial = {
     .source = "Johnsson and Ho 1989",
     .orders = COLLI_GIVES_ANY,
     .pipelined = false,
+    .reach = COLLI_REACH_TREE,
     .radix = 2,
     .nchunks = binomial_nchunks,
     .emit = binomial_emit,

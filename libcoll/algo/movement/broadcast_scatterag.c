@@ -141,6 +141,7 @@ const colli_algo colli_broadcast_scatterag = {
     .source = "Barnett et al. 1994",
     .orders = COLLI_GIVES_ANY,
     .ranks_min = 3,
+    .reach = COLLI_REACH_RING,
     .nchunks = colli_nchunks_blocks,
     .emit = scatterag_emit,
     .cost = scatterag_cost,

@@ -60,6 +60,7 @@ const colli_algo colli_scatter_direct = {
     .orders = COLLI_GIVES_ANY,
     .varying = true,
     .pipelined = false,
+    .reach = COLLI_REACH_ALL,
     .nchunks = colli_nchunks_blocks,
     .emit = direct_emit,
     .cost = direct_cost,

@@ -94,16 +94,14 @@ static double dbtree_cost(const colli_shape *shape, const colli_partition *parti
   const colli_tree tree = {.nranks = shape->nranks, .place = tree_a};
   const colli_tree other = {.nranks = shape->nranks, .place = tree_b};
   colli_work one; /* of one tree */
-  double busiest;
-  double first = colli_tree_first(shape, tree, ways, &t, model, &busiest, &one);
-  double thin = colli_twotrees_time(&tree, &other, &t, model);
+  double sending = 0;
+  double first = colli_tree_first(shape, tree, ways, &t, model, NULL, &one);
+  double thin = colli_twotrees_time(shape, &tree, &other, &t, model, &sending);
   /* The work of the busiest rank in a pass, in both trees together. */
   colli_work most = {.steps = shape->nranks > 3 ? 6 : 4, .reduced = shape->nranks > 2 ? 2 : 1};
-  double sent = shape->nranks > 3 ? 4 : shape->nranks;
   double steps =
       most.steps * t.slices * model->step_ns + most.reduced * t.bytes * model->gamma_ns_per_byte;
-  double links = sent * t.bytes * model->beta_ns_per_byte;
-  double pass = steps > links ? steps : links;
+  double pass = steps > sending ? steps : sending;
   colli_work work = {2 * one.steps, 2 * one.received, 2 * one.waits, 2 * one.reduced};
   /* The first slice has been counted; all others, of both trees, pass through the busiest rank. */
   double shared = thin + pass * (t.slices - 1) / t.slices;
@@ -120,8 +118,7 @@ const colli_algo colli_allreduce_dbtree = {
     .orders = COLLI_GIVES_ANY,
     .pipelined = true,
     .ranks_min = 4, /* trees of fewer ranks are lines: the ring does it in fewer, longer messages */
-    .radix = 2,
-    .in_order = true,
+    .reach = COLLI_REACH_KNOWN,
     .nchunks = dbtree_nchunks,
     .emit = dbtree_emit,
     .cost = dbtree_cost,

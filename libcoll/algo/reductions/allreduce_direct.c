@@ -100,6 +100,7 @@ const colli_algo colli_allreduce_direct = {
     .pipelined = false,
     .exchanges = true,
     .ranks_max = 16,
+    .reach = COLLI_REACH_ALL,
     .nchunks = direct_nchunks,
     .emit = direct_emit,
     .cost = direct_cost,

@@ -124,6 +124,7 @@ const colli_algo colli_allreduce_recdbl = {
     .orders = COLLI_GIVES_TREE,
     .pipelined = false,
     .exchanges = true,
+    .reach = COLLI_REACH_PAIRS,
     .radix = 2,
     .nchunks = recdbl_nchunks,
     .emit = recdbl_emit,

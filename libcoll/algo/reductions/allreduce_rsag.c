@@ -82,6 +82,7 @@ const colli_algo colli_allreduce_rsag = {
     .orders = COLLI_GIVES_TREE | COLLI_GIVES_LEFT,
     .ranks_min = 3, /* two ranks exchange as many bytes in one round with recdbl */
     .ranks_max = 16,
+    .reach = COLLI_REACH_ALL,
     .nchunks = colli_nchunks_blocks,
     .emit = rsag_emit,
     .cost = rsag_cost,

@@ -189,7 +189,6 @@ const colli_algo colli_allreduce_hier_weighted = {
     .orders = COLLI_GIVES_ANY,
     .groups = true,
     .weighted = true,
-    .radix = 1,
     .nchunks = weighted_nchunks,
     .emit = weighted_emit,
     .cost = weighted_cost,

@@ -89,6 +89,7 @@ const colli_algo colli_reduce_rsg = {
     .orders = COLLI_GIVES_TREE | COLLI_GIVES_LEFT,
     .ranks_min = 3,
     .ranks_max = 16,
+    .reach = COLLI_REACH_ALL,
     .nchunks = colli_nchunks_blocks,
     .emit = rsg_emit,
     .cost = rsg_cost,

@@ -56,6 +56,7 @@ const colli_algo colli_reduce_scatter_direct = {
     .source = "Thakur, Rabenseifner and Gropp 2005",
     .orders = COLLI_GIVES_TREE | COLLI_GIVES_LEFT,
     .varying = true,
+    .reach = COLLI_REACH_ALL,
     .nchunks = colli_nchunks_blocks,
     .emit = direct_emit,
     .cost = direct_cost,

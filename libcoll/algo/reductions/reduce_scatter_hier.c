@@ -43,7 +43,6 @@ const colli_algo colli_reduce_scatter_hier = {
     .orders = COLLI_GIVES_ANY,
     .varying = true,
     .groups = true,
-    .radix = 1,
     .nchunks = hier_nchunks,
     .emit = hier_emit,
     .cost = hier_cost,

@@ -62,6 +62,7 @@ const colli_algo colli_reduce_scatter_pairwise = {
     .orders = COLLI_GIVES_ANY,
     .varying = true,
     .pipelined = false,
+    .reach = COLLI_REACH_TURNS,
     .nchunks = colli_nchunks_blocks,
     .emit = pairwise_emit,
     .cost = pairwise_cost,

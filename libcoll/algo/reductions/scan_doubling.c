@@ -73,6 +73,7 @@ const colli_algo colli_scan_doubling = {
     .when = "short vectors: log2(n) rounds",
     .source = "Hillis and Steele 1986",
     .orders = COLLI_GIVES_RANKS,
+    .reach = COLLI_REACH_LINE,
     .radix = 2,
     .nchunks = colli_nchunks_one,
     .emit = doubling_emit,

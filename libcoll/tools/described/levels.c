@@ -2,7 +2,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "libcoll/algo/distance.h"
 #include "libcoll/tools/described/described.h"
 
 /* Round numbers for 8 GPUs or cores a host that each have a port of 200 Gbit/s, and 16 hosts at a
@@ -50,43 +49,18 @@ bool described_levels(const char *text, colli_network *network) {
 }
 
 bool described_set_groups(const described_network *net, answer *a) {
-  const int n = net->nranks;
-  int levels = 0; /* with several groups */
-  while (levels + 1 < net->network.nlevels && net->network.level[levels].ranks < n)
-    levels++;
-  if (levels == 0)
+  if (colli_network_levels(&net->network, net->nranks) == 0)
     return true;
-  a->group = malloc((size_t)levels * (size_t)n * sizeof(*a->group));
-  if (!a->group)
-    return false;
-  for (int level = 0; level < levels; level++) {
-    int32_t *group = a->group + (size_t)level * (size_t)n;
-    const int size = net->network.level[level].ranks;
-    for (int rank = 0; rank < n; rank++)
-      group[rank] = rank / size;
-    if (level + 1 < levels)
-      a->shape.inner[a->shape.ninner++] = group;
-    else
-      a->shape.group = group;
-    a->shape.ngroups = (n + size - 1) / size;
-  }
-  return true;
-}
-
-/* What a message costs at a level. */
-static colli_pair_cost cost_at(const colli_network *network, int level) {
-  return (colli_pair_cost){network->level[level].alpha_ns, network->level[level].beta_ns_per_byte};
+  a->group = malloc(COLLI_NETWORK_LEVELS * (size_t)net->nranks * sizeof(*a->group));
+  if (a->group)
+    colli_network_shape(&net->network, a->group, &a->shape);
+  return a->group;
 }
 
 void described_set_costs(const described_network *net, const colli_calibration *calibration,
                          answer *a) {
-  const int levels = a->shape.ngroups > 1 ? a->shape.ninner + 1 : 0;
-  const colli_pair_cost near = cost_at(&net->network, levels > 0 ? levels - 1 : 0);
-  const colli_pair_cost far = cost_at(&net->network, levels);
-  colli_model_device(&a->model, calibration, far.alpha_ns, far.beta_ns_per_byte);
-  a->model.near_alpha_ns = near.alpha_ns;
-  a->model.near_beta_ns_per_byte = near.beta_ns_per_byte;
-  a->model.sites = a->shape.ngroups > 1 && colli_model_is_far(far.alpha_ns);
-  for (int level = 0; level < a->shape.ninner; level++)
-    a->model.inner[level] = cost_at(&net->network, level);
+  const colli_level *far =
+      &net->network.level[colli_network_levels(&net->network, net->nranks)];
+  colli_model_device(&a->model, calibration, far->alpha_ns, far->beta_ns_per_byte);
+  colli_network_model(&net->network, net->nranks, &a->model);
 }

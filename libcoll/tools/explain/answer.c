@@ -11,18 +11,6 @@
 #define MAX_EVENTS 8e6   /* with more, the event model would take more than a few seconds */
 #define LOOKS      100.0 /* at the groups of that many ranks: take as long as an event */
 
-colli_model explain_model(const question *q, const answer *a) {
-  colli_model model = a->model;
-  model.network = q->net.network.nlevels ? &q->net.network : NULL;
-  return model;
-}
-
-double explain_price(const colli_choice *choice, const question *q, const answer *a) {
-  const colli_model known = explain_model(q, a);
-  const colli_model model = colli_algo_model(choice->algo, &a->shape, &known);
-  return choice->algo->cost(&a->shape, &choice->partition, q->type_bytes, &model);
-}
-
 /* The choice for a size. */
 colli_choice explain_choose(answer *a, const question *q, size_t bytes) {
   coll_error error = COLL_ERROR_INIT;
@@ -30,7 +18,7 @@ colli_choice explain_choose(answer *a, const question *q, size_t bytes) {
   if (colli_choose(&a->chooser, &a->shape, bytes / q->type_bytes, q->type_bytes, bytes, &choice,
                    &error) != COLL_OK)
     described_refuse("%s", error.message);
-  choice.predicted_ns = explain_price(&choice, q, a);
+  choice.predicted_ns = colli_choice_formula(&choice, &a->shape, q->type_bytes, &a->model);
   return choice;
 }
 
@@ -97,9 +85,8 @@ double explain_events(const colli_choice *choice, const question *q, const answe
   colli_sched **scheds = events < MAX_EVENTS ? make_all(choice->algo, a) : NULL;
   if (!scheds)
     return -1;
-  const colli_model model = explain_model(q, a);
   double ns = colli_predict((const colli_sched *const *)scheds, q->net.nranks, part, q->type_bytes,
-                            a->limits.slot_count, &model);
+                            a->limits.slot_count, &a->model);
   for (int rank = 0; rank < q->net.nranks; rank++)
     colli_sched_free(scheds[rank]);
   free(scheds);

@@ -54,11 +54,6 @@ question explain_ask(int argc, char **argv);
 extern const gpu_costs explain_costs;
 bool explain_assume(const char *text, gpu_costs *costs);
 
-/* The model with all levels. */
-colli_model explain_model(const question *q, const answer *a);
-
-/* The formula's time for a candidate in ns, with all levels. */
-double explain_price(const colli_choice *choice, const question *q, const answer *a);
 
 /* table.c: prints what each size of a range takes with each candidate. */
 void explain_table(const question *q, answer *a);

@@ -98,8 +98,6 @@ static void print_reason(const colli_choice *list, int count, const colli_choice
     printf("why: %s asks for it", q->algo ? "--algo" : "COLL_ALGO");
   else if (a->chooser.tuner && list[0].algo != chosen->algo)
     printf("why: the tuner chose it");
-  else if (list[0].algo != chosen->algo && q->net.network.nlevels)
-    printf("why: programs price algorithms without groups as if all links were the farthest");
   else if (list[0].algo != chosen->algo)
     printf("why: it is the best for the smallest size of its class");
   else if (count > 1 && list[0].predicted_ns > 0)
@@ -125,18 +123,6 @@ static int print_rank(const colli_choice *chosen, const answer *a) {
   return 0;
 }
 
-/* Prices candidates with all levels of the network, and sorts them again. */
-static void price_levels(colli_choice *list, int count, const question *q, const answer *a) {
-  for (int i = 0; i < count; i++) {
-    colli_choice priced = list[i];
-    priced.predicted_ns = explain_price(&priced, q, a);
-    int at = i;
-    for (; at > 0 && list[at - 1].predicted_ns > priced.predicted_ns; at--)
-      list[at] = list[at - 1];
-    list[at] = priced;
-  }
-}
-
 /* Explains one size. */
 static int explain_size(const question *q, answer *a) {
   colli_choice chosen = explain_choose(a, q, q->bytes), best, list[COLLI_MAX_CANDIDATES + 1];
@@ -149,8 +135,6 @@ static int explain_size(const question *q, answer *a) {
     listed_too |= list[i].algo == chosen.algo;
   if (!listed_too)
     list[listed++] = chosen; /* asked for by name only */
-  if (q->net.network.nlevels)
-    price_levels(list, listed, q, a);
   print_candidates(list, listed, &chosen, q, a);
   print_reason(list, listed, &chosen, q, a);
   return q->rank < 0 ? 0 : print_rank(&chosen, a);

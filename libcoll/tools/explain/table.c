@@ -38,7 +38,8 @@ static void fill_column(table *t, int column, const question *q, answer *a) {
     described_refuse("out of memory");
   t->chosen[column] = chosen.algo;
   for (int i = 0; i < listed; i++)
-    t->ns[row_of(t, list[i].algo)][column] = explain_price(&list[i], q, a);
+    t->ns[row_of(t, list[i].algo)][column] =
+        colli_choice_formula(&list[i], &a->shape, q->type_bytes, &a->model);
   t->ns[row_of(t, chosen.algo)][column] = chosen.predicted_ns;
 }
 
