@@ -123,6 +123,7 @@ static void open_port(colli_family *family, const colli_assembly *assembly, int 
       .device = assembly->world.device,
       .note = env_note,
       .ops = port->ops,
+      .rails = colli_family_show_rails,
   };
   int status = COLL_ERR_UNSUPPORTED;
   if (!family->params.number[COLLI_PARAM_TLS] || is_private(ops))

@@ -114,6 +114,15 @@ void colli_family_show(colli_family *family) {
     start_service(family);
 }
 
+void colli_family_show_rails(void *ctx, int peer, int rails, int lost) {
+  const colli_family *family = ctx;
+  if (!family->status.head)
+    return;
+  colli_status_rank *shown = colli_status_ranks(family->status.head) + peer;
+  __atomic_store_n(&shown->rails, (uint32_t)rails, __ATOMIC_RELAXED);
+  __atomic_store_n(&shown->lost_rails, (uint32_t)lost, __ATOMIC_RELAXED);
+}
+
 bool colli_comm_show(coll_comm *comm) {
   colli_status_comm *shown = colli_status_take(&comm->family->status, comm->nranks);
   if (!shown)

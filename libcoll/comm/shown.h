@@ -12,6 +12,9 @@ void colli_family_offer_status(colli_family *family, colli_rank_info *info);
  * either fails, the job continues without it. */
 void colli_family_show(colli_family *family);
 
+/* coll_transport_env.rails: shows how many rails there are to a rank of the base. */
+void colli_family_show_rails(void *ctx, int peer, int rails, int lost);
+
 /* Makes the flight record and the counters of a communicator that has its name, ranks and links,
  * and shows them. False: out of memory. */
 bool colli_comm_show(coll_comm *comm);

@@ -54,6 +54,8 @@ const char *colli_status_check(colli_status_head *head, size_t bytes) {
     clean(info->host, sizeof(info->host));
     clean(info->transport, sizeof(info->transport));
     clean(info->link, sizeof(info->link));
+    if (info->lost_rails > info->rails) /* just changed, or wrong */
+      info->lost_rails = info->rails;
   }
   for (unsigned i = 0; i < head->ncomms; i++) {
     const char *wrong = colli_status_check_comm(head, colli_status_comm_at(head, i));

@@ -20,7 +20,7 @@
 
 #define COLLI_STATUS_NAME    "libcoll-status" /* of the memfd */
 #define COLLI_STATUS_MAGIC   0x73746174636f6c6cull
-#define COLLI_STATUS_VERSION 1u
+#define COLLI_STATUS_VERSION 2u
 #define COLLI_STATUS_COMMS   64    /* communicators in a page; further ones are only counted */
 #define COLLI_STATUS_RANKS   65536 /* the most that a reader believes */
 #define COLLI_STATUS_TEXT    64    /* bytes of a name, with the end */
@@ -53,6 +53,8 @@ typedef struct colli_status_rank {
   int32_t core; /* or -1 */
   char transport[16];
   char link[COLLI_STATUS_REASON]; /* what the transport says of it: device, rails, why */
+  uint32_t rails;                 /* of all connections to it; 0: they have one socket each */
+  uint32_t lost_rails;            /* those of them that do not work now */
 } colli_status_rank;
 
 /* What the page has of each rank of a communicator. */

@@ -1,7 +1,9 @@
 #!/usr/bin/python3
 """Checks what collctl printed about the job of tests/collctl/show.sh.
 
-usage: read_output.py json FILE RANKS | prometheus FILE RANKS"""
+usage: read_output.py json FILE RANKS | prometheus FILE RANKS
+       read_output.py rails JSON PROMETHEUS RANK    of any job: rank RANK has lost half of its rails to all others, each of
+                                                    them half of those to it, and nobody any other; -1: nobody any at all"""
 import json
 import re
 import sys
@@ -20,6 +22,7 @@ def check_json(text, nranks):
         assert process["communicators"] == 3 and len(process["links"]) == nranks
         assert all(link["transport"] == ("self" if link["rank"] == process["rank"] else "shm")
                    for link in process["links"])
+        assert all(link["rails"] == link["lost_rails"] == 0 for link in process["links"])
     comms = {comm["name"]: comm for comm in job["communicators"]}
     assert sorted(comms) == ["dp", "even half", 'odd "half"', "world"], sorted(comms)
     late = nranks - 1
@@ -73,6 +76,25 @@ def check_prometheus(text, nranks):
     assert ("libcoll_collectives_total", 'odd \\"half\\"', "1") in values
 
 
+def check_rails(dump, metrics, cut):
+    """Both formats say which ranks have lost rails to which."""
+    job, = json.loads(dump)["jobs"]
+    found = set()
+    for process in job["processes"]:
+        for link in (link for link in process["links"] if link["rails"]):
+            rank, peer, rails, lost = process["rank"], link["rank"], link["rails"], link["lost_rails"]
+            assert rails % 2 == 0 and lost == (rails // 2 if cut in (rank, peer) else 0), (rank, link)
+            found |= {("", rank, peer, rails), ("lost_", rank, peer, lost)}
+    samples = re.findall(r'^libcoll_(lost_|)rails\{job="[0-9a-f]+",rank="(\d+)",host="[^"]+",pid="\d+",peer="(\d+)"\} (\d+)$',
+                         metrics, re.M)
+    assert {(kind, *map(int, numbers)) for kind, *numbers in samples} == found, (samples, found)
+    assert len(samples) == len(found) and {rank for _, rank, _, _ in found} == set(range(job["nranks"])), found
+
+
 if __name__ == "__main__":
+    if sys.argv[1] == "rails":
+        with open(sys.argv[2], encoding="ascii") as first, open(sys.argv[3], encoding="ascii") as second:
+            check_rails(first.read(), second.read(), int(sys.argv[4]))
+        sys.exit()
     with open(sys.argv[2], encoding="ascii") as file:
         {"json": check_json, "prometheus": check_prometheus}[sys.argv[1]](file.read(), int(sys.argv[3]))

@@ -222,6 +222,9 @@ Test(page, with_wrong_bytes, .timeout = 100) {
     for (int rank = 0; head->ncomms && rank < shown->nranks; rank++)
       cr_assert(shown->peers[rank].base_rank < (uint64_t)head->nranks);
     cr_assert_lt(strlen(head->host), sizeof(head->host));
+    for (int rank = 0; rank < head->nranks; rank++)
+      cr_assert_leq(colli_status_ranks(head)[rank].lost_rails,
+                    colli_status_ranks(head)[rank].rails);
   }
   cr_assert_gt(refused, 100);
   free(wrong);

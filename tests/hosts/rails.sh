@@ -32,6 +32,21 @@ set_up >"$out/setup" 2>&1 || skip "cannot make network namespaces here: $(tail -
 # sent INTERFACE: the bytes that host 2 has sent there.
 sent() { cat "/sys/class/net/v$1${tag}2/statistics/rx_bytes"; }
 
+# shows_lost RANK: collctl shows that this rank has lost its second rails, -1: that nobody has lost any.
+shows_lost() {
+  local pid
+  pid=$(ip netns pids "$tag-2") && "$BUILD/bin/collctl" dump "$pid" --json >"$out/json" 2>&1 &&
+    "$BUILD/bin/collctl" "$pid" --prometheus >"$out/metrics" 2>&1 &&
+    "$SOURCE/tests/collctl/read_output.py" rails "$out/json" "$out/metrics" "$1" 2>"$out/read"
+}
+
+# names_lost: collctl names the lost rails of host 2 in words.
+names_lost() {
+  "$BUILD/bin/collctl" show "$(ip netns pids "$tag-2")" >"$out/show"
+  grep -q "^rank 1 of the job (host .*, pid .*) has lost rails: [1-9] of [1-9] to rank 0 (host .*), .*; look at" "$out/show" &&
+    grep -q "^rank 0 of the job .* has lost rails: [1-9] of [1-9] to rank 1 (host [^,]*); look at" "$out/show"
+}
+
 # has_sent INTERFACE BYTES: whether host 2 has sent so much there.
 has_sent() { [ "$(sent "$1")" -ge "$2" ]; }
 
@@ -90,11 +105,15 @@ for tls in 0 1; do
 
   start_ranks 400 "$BUILD/bin/coll_perf" allreduce -b 4M -e 4M -n 25
   expect "the second interface is used" await_sent 1 8
+  expect "collctl shows the rails, and that none is lost" await 20 shows_lost -1
   ip -n "$tag-2" link set eth1 down
   expect "the first one carries on alone" await_sent 0 24
   expect "that is reported" grep -q "is degraded: 1 of 2 rails work" "$out/1"
+  expect "collctl shows which rails are lost, and to whom" await 20 shows_lost 1
+  expect "collctl says so in words" names_lost
   ip -n "$tag-2" link set eth1 up
   expect "the second one is used again" await_sent 1 8
+  expect "collctl shows that none is lost any more" await 20 shows_lost -1
   expect_survival
 
   COLL_HEARTBEAT_MS=1000 start_ranks 400 "$BUILD/bin/coll_perf" allreduce -b 4M -e 4M -n 25

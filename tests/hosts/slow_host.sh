@@ -64,6 +64,23 @@ expect "communicators made from a measured one give right results" all_succeed
 expect "hosts are measured once" [ "$(grep -c "Mbit/s measured" "$out/0")" = 4 ]
 expect "what is left after a shrink has shares, too" [ "$(grep -c "shares of hosts in all-reduces:" "$out/0")" = 2 ]
 
+# shares HOSTS: how often rank 0 has said which shares so many hosts have.
+shares() { grep -c -E "shares of hosts in all-reduces:( [0-9]+){$1} [(]" "$out/0"; }
+
+# A host joins that has not measured: all do without shares until it leaves. Nothing is measured again.
+COLL_LOG=info COLL_LINK_SPEED=measure start_ranks 120 "$BUILD/tests/hosts_parts" "$out/id"
+expect "a measured communicator and one that has grown from it give right results" all_succeed
+expect "three hosts are measured, once" [ "$(grep -c "Mbit/s measured" "$out/0")" = 3 ]
+expect "the three have shares before the fourth joins, and after it has left" [ "$(shares 3)" = 2 ]
+expect "the four have none" [ "$(shares 4)" = 0 ]
+
+# The speed of the one that joins is known.
+COLL_LOG=info start_ranks 120 sh -c 'speed=measure; [ $COLL_RANK != 3 ] || speed=400mbit; COLL_LINK_SPEED=$speed exec "$@"' \
+  sh "$BUILD/tests/hosts_parts" "$out/known"
+expect "a host joins whose speed is declared, and results are right" all_succeed
+expect "the four have shares, too" [ "$(shares 4)" = 1 ]
+expect "the three have some before and after that" [ "$(shares 3)" = 2 ]
+
 start_ranks 60 env COLL_LINK_SPEED=fast "$BUILD/bin/coll_perf" allreduce -b 8 -e 8
 wait
 expect "a speed that is none is refused" grep -q "COLL_LINK_SPEED=fast: it takes the speed" "$out/2"

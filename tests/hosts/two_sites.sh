@@ -53,6 +53,11 @@ expect "less goes over the line ($moved instead of $plain bytes)" [ "$moved" -lt
 COLL_LINK_SPEED=measure start_ranks 120 "$BUILD/tests/hosts_parts"
 expect "communicators made from one with sites give right results" all_succeed
 
+# The one that joins does not know where it is.
+COLL_LOG=info COLL_LINK_SPEED=measure start_ranks 120 "$BUILD/tests/hosts_parts" "$out/id"
+expect "one with sites grows, and shrinks again, with right results" all_succeed
+expect "sites were found before that" [ "$(grep -c "is at site [12] of 2" "$out/0")" = 3 ]
+
 start_ranks 60 sh -c '[ $COLL_RANK = 2 ] || export COLL_LEVELS=a; exec "$@"' sh "$BUILD/bin/coll_perf" allreduce -b 8 -e 8
 wait $pids
 expect "a host without levels is named" grep -q "has \"a\", but rank 2 (host .*) has \"\"" "$out/1"

@@ -123,6 +123,22 @@ static void look_at(tcp_conn *conn, int open) {
     tcp_rails_retire(conn);
 }
 
+/* Says what all connections to a peer have, for collctl. */
+static void show(const tcp_rails *changed) {
+  const coll_transport_env *env = changed->ep->env;
+  const tcp_rails *rails;
+  int all = 0, lost = 0;
+  if (!env->rails)
+    return;
+  LIST_FOREACH(rails, &changed->ep->rails, link) {
+    if (rails->base.peer != changed->base.peer)
+      continue;
+    all += rails->most;
+    lost += rails->most - rails->told;
+  }
+  env->rails(env->ctx, changed->base.peer, all, lost);
+}
+
 /* Says how many rails work if that has changed, and lasted. */
 static void tell(tcp_rails *rails, int open) {
   const bool lasts = open == rails->seen;
@@ -139,6 +155,8 @@ static void tell(tcp_rails *rails, int open) {
                     "the connection to rank %d (channel %d) uses %d rails", rails->base.peer,
                     rails->base.channel, open);
   rails->told = open;
+  rails->most = open > rails->most ? open : rails->most;
+  show(rails);
 }
 
 /* Looks at the rails now and then. */
@@ -225,6 +243,7 @@ void tcp_rails_disconnect(coll_conn *base) {
   tcp_rails *rails = (tcp_rails *)base;
   tcp_conn *conn, *next;
   LIST_REMOVE(rails, link);
+  show(rails);
   rails->closing = true;
   LIST_INSERT_HEAD(&rails->ep->rails_lingering, rails, link);
   for (conn = TAILQ_FIRST(&rails->sockets); conn; conn = next) {

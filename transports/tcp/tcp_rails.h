@@ -76,6 +76,7 @@ struct tcp_rails {
   uint64_t dial_ns, pause_ns, look_ns;
   int told; /* how many rails work, as far as the log says; it is told when that has lasted */
   int seen; /* how many did at the last look */
+  int most; /* the largest number that was told */
 
   /* Why it ended; COLL_OK: it works. */
   coll_status status;

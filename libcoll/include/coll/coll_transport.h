@@ -83,6 +83,9 @@ typedef struct coll_transport_env {
   /* The table whose open() is called. A decorator uses it to find the transport that it decorates,
    * which gets the same environment and must not use this field. */
   const struct coll_transport_ops *ops;
+  /* How many sockets or the like (rails) the connections to a peer have, all together, and how many
+   * of these do not work now: for collctl; may be NULL. */
+  void (*rails)(void *ctx, int peer, int rails, int lost);
 } coll_transport_env;
 
 /* What reach() says about a pair. It decides the transport, the costs in the cost model, and the

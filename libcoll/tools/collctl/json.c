@@ -114,7 +114,7 @@ static void print_process(colli_status_head *page, FILE *out) {
     print_text("transport", link->transport, out);
     fputs(", ", out);
     print_text("why", link->link, out);
-    fputc('}', out);
+    fprintf(out, ", \"rails\": %u, \"lost_rails\": %u}", link->rails, link->lost_rails);
   }
   fputs("]}", out);
 }

@@ -104,6 +104,31 @@ static void print_sent(const ctl_family *family, const ctl_comm *comm, int rank,
   }
 }
 
+/* How many rails a rank of a job has to each other one, or has lost. */
+static void print_rails_of(const ctl_family *family, int rank, bool lost, FILE *out) {
+  colli_status_head *page = family->pages[rank];
+  for (int peer = 0; page && peer < family->nranks; peer++) {
+    const colli_status_rank *link = colli_status_ranks(page) + peer;
+    if (link->rails == 0)
+      continue;
+    fprintf(out, "libcoll_%srails{job=\"%016llx\",rank=\"%d\",host=", lost ? "lost_" : "",
+            (unsigned long long)family->comm_id, rank);
+    ctl_print_quoted(page->host, out);
+    fprintf(out, ",pid=\"%d\",peer=\"%d\"} %u\n", page->seen_pid, peer,
+            lost ? link->lost_rails : link->rails);
+  }
+}
+
+/* The same of all ranks. */
+static void print_rails(const ctl_view *view, bool lost, FILE *out) {
+  const char *name = lost ? "libcoll_lost_rails" : "libcoll_rails";
+  fprintf(out, "# HELP %s Rails to another rank%s.\n# TYPE %s gauge\n", name,
+          lost ? " that do not work now" : ", lost ones too", name);
+  for (int f = 0; f < view->nfamilies; f++)
+    for (int rank = 0; rank < view->families[f].nranks; rank++)
+      print_rails_of(&view->families[f], rank, lost, out);
+}
+
 void ctl_print_prometheus(const ctl_view *view, FILE *out) {
   for (size_t i = 0; i < sizeof(metrics) / sizeof(metrics[0]); i++) {
     fprintf(out, "# HELP %s %s\n# TYPE %s %s\n", metrics[i].name, metrics[i].help, metrics[i].name,
@@ -113,4 +138,6 @@ void ctl_print_prometheus(const ctl_view *view, FILE *out) {
   static const char sent[] = "libcoll_sent_bytes_total";
   fprintf(out, "# HELP %s Payload sent to other ranks.\n# TYPE %s counter\n", sent, sent);
   each_member(view, sent, print_sent, out);
+  print_rails(view, false, out);
+  print_rails(view, true, out);
 }

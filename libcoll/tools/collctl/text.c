@@ -107,9 +107,13 @@ static void print_member(const ctl_comm *comm, int rank, FILE *out) {
   for (int peer = 0; peer < comm->nranks; peer++) {
     const colli_status_rank *link =
         &colli_status_ranks((colli_status_head *)page)[member->peers[peer].base_rank];
-    if (peer != rank)
-      fprintf(out, "  to rank %d over %s (%s): %s sent\n", peer, link->transport, link->link,
-              bytes_text(member->peers[peer].sent_bytes, size));
+    if (peer == rank)
+      continue;
+    fprintf(out, "  to rank %d over %s (%s): %s sent", peer, link->transport, link->link,
+            bytes_text(member->peers[peer].sent_bytes, size));
+    if (link->rails > 0)
+      fprintf(out, ", %u rails, %u of them lost", link->rails, link->lost_rails);
+    fputc('\n', out);
   }
   for (ctl_op op = ctl_next_op(member, &place); op.flight; op = ctl_next_op(member, &place)) {
     double begun = colli_status_age_s(page, op.flight->begun);
@@ -123,6 +127,25 @@ static void print_member(const ctl_comm *comm, int rank, FILE *out) {
   fputc('\n', out);
 }
 
+/* Which rails a rank of a job has lost, in one line, if there are any. */
+static void print_lost_rails(colli_status_head *page, FILE *out) {
+  const colli_status_rank *ranks = colli_status_ranks(page);
+  const char *between = "";
+  for (int peer = 0; peer < page->nranks; peer++) {
+    const colli_status_rank *link = &ranks[peer];
+    if (link->lost_rails == 0)
+      continue;
+    if (!*between)
+      fprintf(out, "rank %d of the job (host %s, pid %d) has lost rails: ", page->rank, page->host,
+              page->seen_pid);
+    fprintf(out, "%s%u of %u to rank %d (host %s)", between, link->lost_rails, link->rails, peer,
+            link->host);
+    between = ", ";
+  }
+  if (*between)
+    fputs("; look at the network interfaces and cables that these hosts share\n\n", out);
+}
+
 void ctl_print_text(const ctl_view *view, ctl_command command, FILE *out) {
   if (command == CTL_LIST)
     print_list(view, out);
@@ -130,6 +153,9 @@ void ctl_print_text(const ctl_view *view, ctl_command command, FILE *out) {
     const ctl_family *family = &view->families[f];
     fprintf(out, "job %016llx, %d rank%s\n\n", (unsigned long long)family->comm_id, family->nranks,
             family->nranks > 1 ? "s" : "");
+    for (int rank = 0; rank < family->nranks; rank++)
+      if (family->pages[rank])
+        print_lost_rails(family->pages[rank], out);
     for (int c = 0; c < family->ncomms; c++)
       print_comm(&family->comms[c], out);
     for (int c = 0; command == CTL_DUMP && c < family->ncomms; c++)
