@@ -5,14 +5,13 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "coll/coll.h"
+#include "waits.h"
 
-#define COUNT   300000 /* long enough for algorithms that divide work among hosts */
-#define LATER   3      /* the rank that joins */
-#define WAIT_US 1000   /* between looks */
-#define LOOKS   60000  /* so many at most */
+#define COUNT  300000 /* long enough for algorithms that divide work among hosts */
+#define LATER  3      /* the rank that joins */
+#define WAIT_S 60     /* for it, at most */
 
 /* Ends the program if a call has failed. */
 static void need(coll_status status, const char *what) {
@@ -59,12 +58,17 @@ static coll_comm *join(const char *file) {
   coll_comm *comm;
   coll_id id;
   FILE *in = NULL;
-  for (int i = 0; i < LOOKS && !(in = fopen(file, "rb")); i++)
-    usleep(WAIT_US);
+  (void)WAIT_UNTIL((in = fopen(file, "rb")) != NULL, WAIT_S);
   if (!in || fread(&id, sizeof(id), 1, in) != 1 || fclose(in) != 0)
     need(COLL_ERR_SYSTEM, "read the id");
   need(coll_comm_join(&comm, &id, NULL), "join");
   return comm;
+}
+
+/* How many ranks wait to join. */
+static int count_joiners(coll_comm *comm, int *count) {
+  need(coll_comm_joiners(comm, count), "joiners");
+  return *count;
 }
 
 /* Makes a communicator of three ranks, and grows it once the fourth waits. */
@@ -77,10 +81,8 @@ static coll_comm *grow(const char *file) {
   reduce(base, "before");
   if (rank == 0)
     write_id(base, file);
-  for (int i = 0; i < LOOKS && rank == 0 && count == 0; i++) {
-    need(coll_comm_joiners(base, &count), "joiners");
-    usleep(WAIT_US);
-  }
+  if (rank == 0)
+    (void)WAIT_UNTIL(count_joiners(base, &count) > 0, WAIT_S);
   need(coll_barrier(base), "barrier");
   need(coll_comm_grow(base, NULL, &grown), "growth");
   need(coll_comm_destroy(&base), "destroy");

@@ -39,7 +39,7 @@ Test(create, every_number_of_ranks, .timeout = 300) {
     create(nranks, 1 + nranks % 5, nranks % 2 ? 0 : nranks * 7 / 10, (uint64_t)nranks, false);
 }
 
-/* Each rank has a table of all others: 3 GB for 1,024. */
+/* Each rank has a table of all others: 1 GB for 1,024. */
 Test(create, many_ranks, .timeout = 600) {
   const double gigabytes = (double)sysconf(_SC_AVPHYS_PAGES) * (double)sysconf(_SC_PAGESIZE) / 1e9;
   const int all = gigabytes > 8 ? 1024 : 512;
