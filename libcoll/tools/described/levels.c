@@ -59,8 +59,7 @@ bool described_set_groups(const described_network *net, answer *a) {
 
 void described_set_costs(const described_network *net, const colli_calibration *calibration,
                          answer *a) {
-  const colli_level *far =
-      &net->network.level[colli_network_levels(&net->network, net->nranks)];
+  const colli_level *far = &net->network.level[colli_network_levels(&net->network, net->nranks)];
   colli_model_device(&a->model, calibration, far->alpha_ns, far->beta_ns_per_byte);
   colli_network_model(&net->network, net->nranks, &a->model);
 }
