@@ -54,7 +54,6 @@ question explain_ask(int argc, char **argv);
 extern const gpu_costs explain_costs;
 bool explain_assume(const char *text, gpu_costs *costs);
 
-
 /* table.c: prints what each size of a range takes with each candidate. */
 void explain_table(const question *q, answer *a);
 
