@@ -221,7 +221,7 @@ bool colli_rank_table_replace(colli_rank_table *table, const colli_rank_info *re
 bool colli_rank_table_fits(int nranks, size_t bytes) {
   const size_t n = (size_t)nranks;
   /* A run takes two bytes more than it has, and leaves at least three out. */
-  return bytes > n * sizeof(entry) && bytes <= n * (sizeof(entry) + 2 * RECORD_BYTES);
+  return bytes >= n * sizeof(entry) && bytes <= n * (sizeof(entry) + 2 * RECORD_BYTES);
 }
 
 colli_rank_table *colli_rank_table_receive(int nranks, size_t bytes) {
