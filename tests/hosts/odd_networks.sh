@@ -9,7 +9,7 @@ root=10.84.0.1
 . "$SOURCE/tests/hosts/four_hosts.inc"
 command -v unshare >/dev/null && command -v sysctl >/dev/null || skip "needs unshare (util-linux) and sysctl (procps)"
 
-trap cleanup EXIT
+trap 'exec 3>&-; cleanup' EXIT
 
 # on HOST COMMAND...: runs a command there.
 on() {
@@ -47,11 +47,34 @@ frames() {
 
 # ---- lengths of frames
 
-for i in $hosts; do expect "host $i sends long frames" frames "$i" 9000; done
-try "frames of 9000 bytes"
+# try_counted WHAT: the same as try; how many frames host 2 had is in $all, and how many of them were longer than 1500 bytes
+# and their header in $long.
+try_counted() {
+  rm -f "$out/until"
+  mkfifo "$out/until"
+  "$SOURCE/tests/hosts/count_frames.py" "v0${tag}2" 1514 <"$out/until" >"$out/frames" 2>&1 &
+  local counter=$!
+  exec 3>"$out/until"
+  expect "frames are counted ($1)" await 20 grep -q ready "$out/frames"
+  try "$1"
+  exec 3>&-
+  wait $counter
+  read -r long all <<<"$(tail -n 1 "$out/frames")"
+}
+
+# Frames are made where they are counted, not behind it as network cards do.
+for i in $hosts; do
+  expect "host $i makes frames itself" ip -n "$tag-$i" link set eth0 gso_max_segs 1
+  expect "host $i sends long frames" frames "$i" 9000
+done
+try_counted "frames of 9000 bytes"
+expect "most frames with data are long ($long of $all are)" [ $((4 * long)) -gt "$all" ]
 for i in 1 3 4; do expect "host $i sends short frames" frames "$i" 1500; done
-try "frames of 9000 bytes on one host only"
+try_counted "frames of 9000 bytes on one host only"
+expect "no frame is long (of $all)" [ "$long" = 0 -a "$all" -gt 1000 ]
 frames 2 1500
+try_counted "frames of 1500 bytes"
+expect "no frame is long (of $all)" [ "$long" = 0 -a "$all" -gt 1000 ]
 
 # ---- interfaces that lead nowhere
 

@@ -1,10 +1,13 @@
 /*
  * test_marks.c: what TCP connections between ranks ask of the network: COLL_TCP_TRAFFIC_CLASS and
- * COLL_TCP_CONGESTION are set at both ends, and what cannot be set is refused with its name.
+ * COLL_TCP_CONGESTION are set at both ends, also of rails, and what cannot be set is refused with
+ * its name.
  */
+#include <arpa/inet.h>
 #include <criterion/criterion.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,21 +27,29 @@ static int number(int fd, int level, int option) {
   return getsockopt(fd, level, option, &value, &bytes) == 0 ? value : -1;
 }
 
-/* Whether a descriptor is a TCP connection. */
-static bool is_connection(int fd) {
-  struct sockaddr_storage peer;
+/* Whether a descriptor is a TCP connection to an IPv4 address (NULL: to any). */
+static bool is_connection(int fd, const char *address) {
+  struct sockaddr_in6 peer = {0};
   socklen_t bytes = sizeof(peer);
-  return number(fd, SOL_SOCKET, SO_PROTOCOL) == IPPROTO_TCP &&
-         getpeername(fd, (struct sockaddr *)&peer, &bytes) == 0;
+  if (number(fd, SOL_SOCKET, SO_PROTOCOL) != IPPROTO_TCP ||
+      getpeername(fd, (struct sockaddr *)&peer, &bytes) != 0)
+    return false;
+  char text[INET6_ADDRSTRLEN] = "";
+  if (peer.sin6_family == AF_INET6)
+    inet_ntop(AF_INET6, &peer.sin6_addr, text, sizeof(text));
+  else
+    inet_ntop(AF_INET, &((struct sockaddr_in *)&peer)->sin_addr, text, sizeof(text));
+  return !address || strstr(text, address) != NULL; /* an IPv6 socket says ::ffff:10.0.0.1 */
 }
 
-/* How many connections of this process have the class and the control of congestion. */
-static int count_marked(const char *congestion) {
+/* How many connections of this process to an address have the class and the control of congestion.
+ */
+static int count_marked(const char *address, const char *congestion) {
   int count = 0;
   for (int fd = 0; fd < DESCRIPTORS; fd++) {
     char name[16] = "";
     socklen_t bytes = sizeof(name);
-    if (!is_connection(fd) || number(fd, IPPROTO_IP, IP_TOS) != CLASS ||
+    if (!is_connection(fd, address) || number(fd, IPPROTO_IP, IP_TOS) != CLASS ||
         getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, &bytes) != 0)
       continue;
     const bool v6 = number(fd, SOL_SOCKET, SO_DOMAIN) == AF_INET6;
@@ -53,7 +64,7 @@ static int look(coll_comm *comm, int rank, int nranks, void *arg) {
   int sum = rank;
   RANK_OK(coll_allreduce(&sum, &sum, 1, COLL_INT32, COLL_SUM, comm));
   RANK_CHECK(sum == nranks * (nranks - 1) / 2);
-  RANK_CHECK((count_marked("reno") > 0) == (arg != NULL));
+  RANK_CHECK((count_marked(NULL, "reno") > 0) == (arg != NULL));
   RANK_OK(coll_barrier(comm));
   return 0;
 }
@@ -72,6 +83,33 @@ Test(marks, both_ends) {
   cr_expect_eq(run(look, &asked), 0);
   setenv("COLL_TLS", "1", 1);
   cr_expect_eq(run(look, &asked), 0, "with TLS");
+}
+
+/* A connection over rails gets them one after the other, and a socket for each. */
+static int look_at_rails(coll_comm *comm, int rank, int nranks, void *arg) {
+  const double until_s = now_s() + slow_s(20);
+  int done = 0;
+  (void)arg;
+  while (done < nranks && now_s() < until_s) {
+    done = count_marked("10.61.0.1", "reno") > 0 && count_marked("10.62.0.1", "reno") > 0;
+    RANK_OK(coll_allreduce(&done, &done, 1, COLL_INT32, COLL_SUM, comm));
+  }
+  RANK_CHECK(count_marked("10.61.0.1", "reno") > 0);
+  RANK_CHECK(count_marked("10.62.0.1", "reno") > 0);
+  RANK_OK(coll_barrier(comm));
+  return 0;
+}
+
+Test(marks, rails) {
+  if (unshare(CLONE_NEWNET) != 0 ||
+      system("ip link set lo up && for n in 1 2; do ip link add a$n type veth peer name b$n && "
+             "ip addr add 10.6$n.0.1/24 dev a$n && ip link set a$n up && ip link set b$n up || "
+             "exit 1; done") != 0)
+    cr_skip_test("needs root and ip (iproute2) to make a network namespace");
+  setenv("TEST_HOSTS", "2", 1);
+  setenv("COLL_TCP_TRAFFIC_CLASS", "104", 1);
+  setenv("COLL_TCP_CONGESTION", "reno", 1);
+  cr_expect_eq(run(look_at_rails, NULL), 0);
 }
 
 Test(marks, not_asked_for) {
