@@ -67,12 +67,11 @@ static void keep(coll_comm *comm, colli_param_id id, const char *text) {
 
 /* Makes these records those of the table, and lets the choice of algorithms know. */
 static coll_status use_records(coll_comm *comm, const colli_rank_info *all, coll_error *error) {
-  if (!colli_rank_table_replace(comm->table, all))
-    return COLL_ERR_NO_MEMORY;
-  coll_status status = colli_call_enter(comm);
+  coll_status status = colli_call_enter(comm); /* a progress thread reads the table, too */
   if (status != COLL_OK)
     return status;
-  status = colli_comm_refresh_model(comm, error);
+  status = colli_rank_table_replace(comm->table, all) ? colli_comm_refresh_model(comm, error)
+                                                      : COLL_ERR_NO_MEMORY;
   colli_call_leave(comm);
   return status;
 }

@@ -147,12 +147,14 @@ coll_status colli_grow_prepare(coll_comm *comm, colli_settings *settings) {
     return status;
   colli_rank_info own = colli_rank_at(comm->table, 0);
   memcpy(own.control_addrs, id.addrs, sizeof(id.addrs));
-  comm->shrink.listener = colli_shrink_listener_create(id.listen_fd, id.secret);
-  const bool made = comm->shrink.listener && colli_rank_table_replace(comm->table, &own);
+  if (colli_rank_table_replace(comm->table, &own))
+    comm->shrink.listener = colli_shrink_listener_create(id.listen_fd, id.secret);
+  else
+    colli_id_close(&id);
   colli_id_release(&id);
-  return made ? COLL_OK
-              : colli_error_set(&settings->error, COLL_ERR_NO_MEMORY, "grow",
-                                "out of memory for a listener");
+  return comm->shrink.listener ? COLL_OK
+                               : colli_error_set(&settings->error, COLL_ERR_NO_MEMORY, "grow",
+                                                 "out of memory for a listener");
 }
 
 coll_status coll_comm_join_id(coll_comm *comm, coll_id *id) {

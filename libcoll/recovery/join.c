@@ -175,7 +175,7 @@ static bool acquaint(join *j, coll_comm *comm, const grow_member *members) {
     comm->map.origins[r] = members[r].origin;
     memcpy(all[r].control_addrs, members[r].addrs, sizeof(members[r].addrs));
   }
-  const bool made = comm->map.origins && all && colli_rank_table_replace(comm->table, all);
+  const bool made = comm->map.origins && all && colli_shrink_set_records(comm, all);
   free(all);
   return made;
 }

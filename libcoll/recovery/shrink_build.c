@@ -35,7 +35,7 @@ static bool take_over(const shrink *s, coll_comm *child, const int *members, int
     const colli_rank_info old = colli_rank_at(comm->table, members[r]);
     memcpy(all[r].control_addrs, old.control_addrs, sizeof(old.control_addrs));
   }
-  const bool moved = all && colli_rank_table_replace(child->table, all);
+  const bool moved = all && colli_shrink_set_records(child, all);
   free(all);
   return moved && colli_shrink_inherit(child, comm, members, nmembers);
 }

@@ -163,6 +163,14 @@ void shrink_wait_inside(shrink *s, uint64_t until_ns) {
 
 /* ---- dialling -------------------------------------------------------------------------------- */
 
+bool colli_shrink_set_records(coll_comm *child, const colli_rank_info *all) {
+  if (colli_call_enter(child) != COLL_OK)
+    return false;
+  const bool replaced = colli_rank_table_replace(child->table, all);
+  colli_call_leave(child);
+  return replaced;
+}
+
 void shrink_dial(shrink *s, boot_dial *dial, int rank) {
   COLLI_ASSERT_RANK(rank >= 0 && rank < s->b.nranks && rank != s->b.rank, s->b.rank);
   boot_dial_begin(&s->b, dial, COLLI_HELLO_SHRINK, rank,

@@ -222,6 +222,10 @@ typedef struct shrink {
 
 /* ---- common (shrink_common.c) ---------------------------------------------------------------- */
 
+/* Replaces the records in the table of a communicator that has just been made: its progress thread,
+ * if it has one, reads them already. False: out of memory. */
+bool colli_shrink_set_records(coll_comm *child, const colli_rank_info *all);
+
 /* The lowest rank that may coordinate: this one or a lower one. */
 int shrink_candidate(const shrink *s);
 

@@ -95,7 +95,8 @@ static void check_request(const request *asked) {
   const bool other = asked->svg != NULL || asked->xml != NULL || machine;
   if ((pair && network) || ((pair || network) && other) || (pair && asked->net.nranks > 0))
     described_refuse("--explain and --network stand alone");
-  if (asked->save != NULL && (pair || network || other || asked->net.nranks > 0))
+  if (asked->save != NULL &&
+      (asked->source != NULL || pair || network || other || asked->net.nranks > 0))
     described_refuse("--save stands alone");
   if (asked->net.cluster && (pair || asked->svg != NULL || asked->xml != NULL))
     described_refuse("what --save has written is for --network, or to be shown");
