@@ -4,6 +4,8 @@
 #include "libcoll/base/line.h"
 #include "topology/read.h"
 
+#define MOST_NAMED 8 /* cards in one text */
+
 int colli_topo_pci_kind(unsigned class_id) {
   if (class_id == 0x0207 || class_id == 0x0c06) /* InfiniBand, as a network and as a serial bus */
     return COLLI_DEVICE_RDMA;
@@ -95,11 +97,15 @@ const char *colli_topo_nearest_cards(const colli_topo *topo, const char *address
   if (distance == COLLI_PCI_UNKNOWN)
     return text;
   colli_line_add(&line, "nearest network: ");
+  int count = 0;
   for (const colli_topo_pci *card = best; card < topo->pci + topo->npci; card++)
-    if (card->kind != COLLI_DEVICE_GPU && compare_cards(gpu, card, best) == 0) {
+    if (card->kind != COLLI_DEVICE_GPU && compare_cards(gpu, card, best) == 0 &&
+        count++ < MOST_NAMED) {
       colli_line_add(&line, "%s", card == best ? "" : ", ");
       add_card(topo, card, &line);
     }
+  if (count > MOST_NAMED) /* as of a card that appears as many */
+    colli_line_add(&line, " and %d more", count - MOST_NAMED);
   colli_line_add(&line, " (%s)", shared[distance]);
   return text;
 }

@@ -95,7 +95,9 @@ double colli_cost_bound(double critical, colli_work work, const colli_terms *ter
                         const colli_model *model) {
   if (model->core_share >= 1)
     return critical;
-  double one_pass = work.steps * terms->slices * model->step_ns + work.waits * model->alpha_ns +
+  /* Averages over links of several kinds can have an alpha below 0 (distance.h): no wait does. */
+  const double wait = larger(model->alpha_ns, 0);
+  double one_pass = work.steps * terms->slices * model->step_ns + work.waits * wait +
                     terms->bytes * (work.received * model->beta_ns_per_byte +
                                     work.reduced * model->gamma_ns_per_byte);
   return larger(critical, terms->filled * one_pass * terms->passes / model->core_share);

@@ -14,6 +14,7 @@
 #include <sched.h>
 #include <stdatomic.h>
 
+#include "libcoll/base/assert.h"
 #include "libcoll/base/movers.h"
 #include "libcoll/base/shared.h"
 #include "libcoll/comm/reports.h"
@@ -144,8 +145,9 @@ coll_status colli_family_open(const colli_assembly *assembly, colli_family **fam
 coll_status colli_family_join(colli_family *family, colli_rank_table *table, colli_rank_info *all,
                               colli_ctrl *ctrl, coll_error *error);
 
-/* The port by which this rank reaches another one of the base. */
+/* The port by which this rank reaches another one of the base, which is not itself. */
 static inline const colli_port *colli_family_port(const colli_family *family, int peer) {
+  COLLI_ASSERT_RANK(family->routes[peer] >= 0, family->rank);
   return &family->ports[family->routes[peer]];
 }
 

@@ -49,6 +49,10 @@ colli_rank_info colli_comm_info(const coll_comm *comm, int rank) {
   return colli_rank_at(comm->table, rank);
 }
 
+int colli_comm_host(const coll_comm *comm, int rank) {
+  return colli_rank_host(comm->table, rank);
+}
+
 colli_shape colli_comm_shape(const coll_comm *comm, colli_coll coll) {
   colli_plan plan = {.key = {.coll = (uint8_t)coll}};
   if (colli_reduces(coll))

@@ -35,6 +35,9 @@ void colli_family_link(const struct colli_family *family, int rank, const char *
 /* The record with which `rank` described itself at creation. */
 colli_rank_info colli_comm_info(const coll_comm *comm, int rank);
 
+/* The first rank on a rank's host. */
+int colli_comm_host(const coll_comm *comm, int rank);
+
 /* The shape of a collective with root 0 on floats, which rank 0 sees; lives as long as the
  * communicator. */
 colli_shape colli_comm_shape(const coll_comm *comm, colli_coll coll);

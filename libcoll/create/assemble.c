@@ -117,23 +117,30 @@ static coll_status copy_locality(coll_comm *comm, const coll_comm *twin, coll_er
   return COLL_OK;
 }
 
-/* Asks the table of ranks. */
-static coll_status ask_table(coll_comm *comm, colli_locality *locality, coll_error *error) {
+/* Asks the records of all ranks. */
+static coll_status ask_records(coll_comm *comm, const colli_rank_info *all,
+                               colli_locality *locality, coll_error *error) {
   colli_transport_list transports = {.count = comm->family->nports};
   for (int i = 0; i < transports.count; i++)
     transports.ops[i] = comm->family->ports[i].ops;
-  colli_rank_info *all = colli_rank_table_unpack(comm->table);
-  if (!all)
-    return colli_error_set(error, COLL_ERR_NO_MEMORY, "create", "out of memory for %d ranks",
-                           comm->nranks);
   coll_status status = colli_locality_find(all, comm->nranks, comm->rank, &transports,
                                            comm->family->corrections, locality, error);
-  free(all);
   if (status != COLL_OK)
     return status;
   COLLI_ASSERT_RANK(locality->neighbours >= 1 && locality->neighbours <= comm->nranks, comm->rank);
   COLLI_ASSERT_RANK(locality->ngroups <= 1 || locality->group, comm->rank);
   return COLL_OK;
+}
+
+/* The same, of the table. */
+static coll_status ask_table(coll_comm *comm, colli_locality *locality, coll_error *error) {
+  colli_rank_info *all = colli_rank_table_unpack(comm->table);
+  if (!all)
+    return colli_error_set(error, COLL_ERR_NO_MEMORY, "create", "out of memory for %d ranks",
+                           comm->nranks);
+  const coll_status status = ask_records(comm, all, locality, error);
+  free(all);
+  return status;
 }
 
 /* Says how hosts share work, if that is because their links differ. */
@@ -165,10 +172,11 @@ static void take_locality(coll_comm *comm, const colli_locality *locality) {
   tell_shares(comm);
 }
 
-/* Finds what the table of ranks says. */
-static coll_status find_locality(coll_comm *comm, coll_error *error) {
+/* Finds what the table of ranks says, or its records `all`, unless NULL. */
+static coll_status find_locality(coll_comm *comm, const colli_rank_info *all, coll_error *error) {
   colli_locality locality;
-  coll_status status = ask_table(comm, &locality, error);
+  coll_status status =
+      all ? ask_records(comm, all, &locality, error) : ask_table(comm, &locality, error);
   if (status != COLL_OK)
     return status;
   comm->watch.crowded = locality.crowded;
@@ -191,14 +199,15 @@ coll_status colli_comm_refresh_model(coll_comm *comm, coll_error *error) {
 }
 
 /* Sets up the inputs of the choice of algorithms. */
-static coll_status set_up_plans(coll_comm *comm, const coll_comm *twin, coll_error *error) {
+static coll_status set_up_plans(coll_comm *comm, const coll_comm *twin, const colli_rank_info *all,
+                                coll_error *error) {
   colli_plans *plans = &comm->calls.plans;
   plans->nranks = comm->nranks;
   plans->rank = comm->rank;
   coll_status status =
       colli_force_parse(comm->params.text[COLLI_PARAM_ALGO], &plans->chooser.force, error);
   if (status == COLL_OK)
-    status = twin ? copy_locality(comm, twin, error) : find_locality(comm, error);
+    status = twin ? copy_locality(comm, twin, error) : find_locality(comm, all, error);
   if (status != COLL_OK)
     return status;
   comm->exec.shares_work = !comm->watch.crowded;
@@ -220,7 +229,8 @@ static int connect_peer(colli_exec *exec, int peer, int channel, coll_conn **con
 }
 
 /* Sets up executor and plans, and the records of each rank. */
-coll_status colli_comm_set_up(coll_comm *comm, const coll_comm *twin, coll_error *error) {
+coll_status colli_comm_set_up(coll_comm *comm, const coll_comm *twin, const colli_rank_info *all,
+                              coll_error *error) {
   size_t n = (size_t)comm->nranks;
   colli_exec *exec = &comm->exec;
   COLLI_ASSERT_RANK(comm->table && comm->rank >= 0 && comm->rank < comm->nranks, comm->rank);
@@ -236,7 +246,7 @@ coll_status colli_comm_set_up(coll_comm *comm, const coll_comm *twin, coll_error
   comm->calls.exec = exec;
   comm->calls.memories = &comm->memory;
   comm->watch.timeout_ns = (uint64_t)comm->params.number[COLLI_PARAM_TIMEOUT_MS] * COLLI_NS_PER_MS;
-  coll_status status = set_up_plans(comm, twin, error);
+  coll_status status = set_up_plans(comm, twin, all, error);
   if (status != COLL_OK)
     return status;
   exec->links = calloc(n, sizeof(*exec->links));
@@ -297,7 +307,7 @@ coll_status colli_comm_join(coll_comm **out, colli_rank_table *table, colli_ctrl
   coll_status status = colli_family_join(family, table, all, ctrl, error);
   comm->table = family->table;
   if (status == COLL_OK)
-    status = colli_comm_set_up(comm, NULL, error);
+    status = colli_comm_set_up(comm, NULL, all, error);
   if (status == COLL_OK) {
     settle_slots(comm, all);
     status = start_progress(comm, error);

@@ -22,9 +22,8 @@
 
 /* Whether all ranks are on this one's host. */
 static bool is_one_host(const coll_comm *comm) {
-  const uint64_t host_id = colli_rank_at(comm->table, comm->rank).host_id;
   for (int rank = 0; rank < comm->nranks; rank++)
-    if (colli_rank_at(comm->table, rank).host_id != host_id)
+    if (colli_rank_host(comm->table, rank) != 0)
       return false;
   return true;
 }

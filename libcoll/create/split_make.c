@@ -198,7 +198,8 @@ static coll_comm *make_child(colli_split *split, const candidate *members, int c
     choose_name(comm, split);
   ok = ok && colli_mux_complete(split->child, count, comm->map.in_base, comm->map.from_base,
                                 comm->map.numbers) == COLL_OK;
-  if (!ok || colli_comm_set_up(comm, is_twin(comm, parent) ? parent : NULL, NULL) != COLL_OK) {
+  if (!ok ||
+      colli_comm_set_up(comm, is_twin(comm, parent) ? parent : NULL, NULL, NULL) != COLL_OK) {
     colli_mux_close(split->child); /* while the arrays are there */
     split->child = NULL;
     colli_comm_hide(comm);

@@ -27,7 +27,7 @@ enum {
 
 /* What the executor knows of one peer. */
 typedef struct colli_link {
-  const coll_transport_ops *ops; /* NULL: no connection was made yet, so all else is 0 */
+  const coll_transport_ops *ops; /* NULL: no connection was tried yet, so all else is 0 */
   coll_endpoint *endpoint;
   coll_conn *conn[COLLI_CHANNELS];
   uint64_t posted[COLLI_CHANNELS]; /* messages that the connection has taken */

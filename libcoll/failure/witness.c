@@ -25,9 +25,9 @@ static bool is_current(const colli_report *report, uint64_t now_ns) {
   return report->heard_ns && !report->idle && now_ns - report->heard_ns < 5 * report->again_ns / 2;
 }
 
-/* The host of a rank. */
-static uint64_t host_of(const colli_family *family, int rank) {
-  return colli_rank_at(family->table, rank).host_id;
+/* The first rank on a rank's host. */
+static int host_of(const colli_family *family, int rank) {
+  return colli_rank_host(family->table, rank);
 }
 
 /* The process of a rank. */
@@ -74,7 +74,7 @@ static bool is_to_ask(const colli_family *family, int rank, uint64_t now_ns) {
   for (int i = 0; i < nposts && before < ASKERS; i++)
     before += posts[i].rank < family->rank && waits_inside(family, posts[i].rank, now_ns);
   for (int r = 0; r < family->nranks && before < ASKERS; r++)
-    if (waits_inside(family, r, now_ns) && host_of(family, r) == host_of(family, rank))
+    if (host_of(family, r) == host_of(family, rank) && waits_inside(family, r, now_ns))
       return false;
   return before < ASKERS;
 }
@@ -120,8 +120,10 @@ static bool look(colli_family *family, int rank, uint64_t uid, uint64_t now_ns) 
     return false;
   report->seen.looked_ns = now_ns;
   if (is_far(family, rank)) {
-    const colli_status_far wanted = {
-        .host_id = host_of(family, rank), .uid = uid, .rank = rank, .asked_ns = now_ns};
+    const colli_status_far wanted = {.host_id = colli_rank_at(family->table, rank).host_id,
+                                     .uid = uid,
+                                     .rank = rank,
+                                     .asked_ns = now_ns};
     if (is_to_ask(family, rank, now_ns))
       (void)colli_status_service_look(family->service, &wanted);
   } else if (colli_status_look(pid_of(family, rank), family->comm_id, rank, uid, &sight)) {

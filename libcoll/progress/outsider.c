@@ -33,12 +33,15 @@ static bool add_time(pid_t pid, uint64_t *sum_ns) {
 
 /* The processor time that all ranks on this rank's core have used. False: it cannot be known. */
 static bool ranks_ran(const colli_family *family, uint64_t *sum_ns) {
-  const colli_rank_info me = colli_rank_at(family->table, family->rank);
+  const int core = colli_rank_at(family->table, family->rank).core;
+  const int host = colli_rank_host(family->table, family->rank);
   bool known = true;
   *sum_ns = 0;
   for (int r = 0; r < family->nranks && known; r++) {
+    if (colli_rank_host(family->table, r) != host)
+      continue;
     const colli_rank_info info = colli_rank_at(family->table, r);
-    if (info.host_id == me.host_id && info.core == me.core)
+    if (info.core == core)
       known = add_time(info.pid, sum_ns);
   }
   return known;

@@ -180,8 +180,7 @@ void shrink_dial(shrink *s, boot_dial *dial, int rank) {
 int shrink_dial_step(shrink *s, boot_dial *dial) {
   const colli_rank_table *table = s->comm->table;
   int result = boot_dial_step(&s->b, dial);
-  bool same_host =
-      colli_rank_at(table, dial->peer).host_id == colli_rank_at(table, s->b.rank).host_id;
+  bool same_host = colli_rank_host(table, dial->peer) == colli_rank_host(table, s->b.rank);
   /* If another program with another secret answers, the rank no longer listens. */
   if (result <= 0 && !(result == COLL_T_AGAIN && boot_dial_gone(dial, same_host)))
     return result;

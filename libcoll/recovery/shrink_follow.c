@@ -70,8 +70,9 @@ static int next_order(shrink *s) {
   }
 }
 
-/* Builds or renews as the coordinator ordered, and reports the result. */
-static void obey(shrink *s, const shrink_order *order, const uint8_t *flags) {
+/* Builds or renews as the coordinator ordered, and reports the result. Fails without the memory for
+ * a report, so that the others see this rank leave. */
+static coll_status obey(shrink *s, const shrink_order *order, const uint8_t *flags) {
   COLLI_ASSERT_RANK(order->kind == SHRINK_BUILD || order->kind == SHRINK_RENEW, s->b.rank);
   COLLI_ASSERT_RANK(flags[s->b.rank] & SHRINK_LISTED, s->b.rank);
   coll_status status = COLL_OK;
@@ -84,7 +85,9 @@ static void obey(shrink *s, const shrink_order *order, const uint8_t *flags) {
   memset(&report, 0, sizeof(report));
   report.ballot = order->ballot;
   boot_report_fill(&s->b, &report.report, status);
-  shrink_say_report(s, &report);
+  return shrink_say_report(s, &report)
+             ? COLL_OK
+             : boot_fail(&s->b, COLL_ERR_NO_MEMORY, -1, NULL, "out of memory for a report");
 }
 
 /* Makes sure that those below are told that the shrink is over. If a rank between dies, they come
@@ -133,7 +136,8 @@ static bool take_order(shrink *s, shrink_order *order, const uint8_t *flags, col
     if (!listed || order->ballot <= s->ballot ||
         (order->kind == SHRINK_RENEW ? !have : !lists_lower(s, flags)))
       return false;
-    obey(s, order, flags);
+    *status = obey(s, order, flags);
+    *over = *status != COLL_OK;
     return true;
   case SHRINK_STOP: /* has ended the building */
     return true;

@@ -323,7 +323,7 @@ void shrink_send_checkin(shrink *s, colli_sealed *conn);
  * order that told it to check in; 0: none did. */
 void shrink_say_checkin(shrink *s, uint64_t asked);
 bool shrink_say_record(shrink *s, const colli_rank_info *record);
-void shrink_say_report(shrink *s, const shrink_report *report);
+bool shrink_say_report(shrink *s, const shrink_report *report);
 
 /* Passes on to the parent what is ready for it. False: the connection broke. */
 bool shrink_pass_up(shrink *s);

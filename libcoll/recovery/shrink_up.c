@@ -47,11 +47,12 @@ bool shrink_say_record(shrink *s, const colli_rank_info *record) {
   return m->record != NULL;
 }
 
-void shrink_say_report(shrink *s, const shrink_report *report) {
+bool shrink_say_report(shrink *s, const shrink_report *report) {
   shrink_member *m = &s->members[s->b.rank];
   m->report = m->report ? m->report : shrink_alloc(s, sizeof(*report));
   if (m->report)
     *m->report = *report;
+  return m->report != NULL;
 }
 
 /* ---- batches --------------------------------------------------------------------------------- */

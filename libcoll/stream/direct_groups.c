@@ -49,28 +49,28 @@ static void look(coll_comm *comm, own_device *mine, int *device) {
 
 /* A rank, to be sorted. */
 typedef struct neighbour {
-  uint64_t host_id;
+  int host; /* its first rank */
   int rank;
 } neighbour;
 
 static int by_host(const void *a, const void *b) {
   const neighbour *left = a, *right = b;
-  if (left->host_id != right->host_id)
-    return left->host_id < right->host_id ? -1 : 1;
+  if (left->host != right->host)
+    return left->host < right->host ? -1 : 1;
   return left->rank < right->rank ? -1 : left->rank > right->rank;
 }
 
 /* Lists all ranks host by host, in their order. */
 static void sort_ranks(const coll_comm *comm, neighbour *sorted) {
   for (int rank = 0; rank < comm->nranks; rank++)
-    sorted[rank] = (neighbour){colli_rank_at(comm->table, rank).host_id, rank};
+    sorted[rank] = (neighbour){colli_rank_host(comm->table, rank), rank};
   qsort(sorted, (size_t)comm->nranks, sizeof(*sorted), by_host);
 }
 
 /* The end of the host that begins there. */
 static int end_of_host(const coll_comm *comm, const neighbour *sorted, int begin) {
   int end = begin;
-  while (end < comm->nranks && sorted[end].host_id == sorted[begin].host_id)
+  while (end < comm->nranks && sorted[end].host == sorted[begin].host)
     end++;
   return end;
 }
@@ -149,12 +149,11 @@ static coll_status exchange(coll_comm *comm, const neighbour *sorted, own_device
   }
   if (status != COLL_OK)
     return status;
-  const uint64_t host_id = colli_rank_at(comm->table, comm->rank).host_id;
   uint64_t own = 0;
   for (int i = 0, end; i < comm->nranks; i = end) {
     end = end_of_host(comm, sorted, i);
     number_devices(&sorted[i], end - i, devices, number);
-    if (sorted[i].host_id == host_id)
+    if (sorted[i].host == colli_rank_host(comm->table, comm->rank))
       own = find_reached(comm, &sorted[i], end - i, devices, number, device);
   }
   return colli_direct_gather(comm, &colli_direct_joining, &own, reached, sizeof(own));

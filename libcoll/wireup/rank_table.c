@@ -9,7 +9,6 @@
 #define RECORD_BYTES sizeof(colli_rank_info)
 #define RUN_MOST     255 /* bytes that one run leaves out, or has */
 #define GAP_LEAST    3   /* as many equal bytes end a run: it takes two to begin the next */
-#define CHAIN        3   /* records between a rank's and one that is all 0 */
 
 _Static_assert(RECORD_BYTES % sizeof(uint64_t) == 0, "is compared by words, and has no padding");
 
@@ -18,7 +17,8 @@ _Static_assert(RECORD_BYTES % sizeof(uint64_t) == 0, "is compared by words, and 
  * differs is in runs: how many bytes are as in the base, how many are not, and these.
  */
 typedef struct entry {
-  uint32_t base; /* the rank from whose record this one differs; of rank 0: itself, for 0 */
+  uint32_t base; /* the first rank on its host, from whose record this one differs; the first
+                  * one's own differs from rank 0's, and that from 0 */
   uint32_t end;  /* of what differs, counted from the end of the entries */
 } entry;
 
@@ -92,8 +92,8 @@ static int by_host(const void *a, const void *b) {
   return left->rank < right->rank ? -1 : left->rank > right->rank;
 }
 
-/* Chooses the base of each rank; false if out of memory. */
-static bool choose_bases(const colli_rank_info *records, int nranks, entry *entries) {
+/* Finds the base of each rank; false if out of memory. */
+static bool find_bases(const colli_rank_info *records, int nranks, entry *entries) {
   resident *all = malloc((size_t)nranks * sizeof(*all));
   for (int rank = 0; all && rank < nranks; rank++)
     all[rank] = (resident){records[rank].host_id, rank};
@@ -102,7 +102,7 @@ static bool choose_bases(const colli_rank_info *records, int nranks, entry *entr
   for (int i = 0, first = 0; all && i < nranks; i++) {
     if (all[i].host_id != all[first].host_id)
       first = i;
-    entries[all[i].rank].base = i == first ? 0 : (uint32_t)all[first].rank;
+    entries[all[i].rank].base = (uint32_t)all[first].rank;
   }
   free(all);
   return all != NULL;
@@ -115,11 +115,12 @@ static unsigned char *pack(const colli_rank_info *records, int nranks, size_t *b
   entry *entries = malloc(head);
   unsigned char *packed = NULL;
   size_t end = 0;
-  bool made = entries && choose_bases(records, nranks, entries);
+  bool made = entries && find_bases(records, nranks, entries);
   for (int pass = 0; made && pass < 2; pass++) { /* counts, then writes */
     end = 0;
     for (int rank = 0; rank < nranks; rank++) {
-      const colli_rank_info *base = rank ? &records[entries[rank].base] : &nothing;
+      const int first = (int)entries[rank].base;
+      const colli_rank_info *base = first < rank ? &records[first] : rank ? records : &nothing;
       end += write_runs((const uint8_t *)base, (const uint8_t *)&records[rank],
                         packed ? packed + head + end : NULL);
       entries[rank].end = (uint32_t)end;
@@ -166,18 +167,20 @@ colli_rank_info colli_rank_at(const colli_rank_table *table, int rank) {
   COLLI_ASSERT(rank >= 0 && rank < table->nranks);
   colli_rank_info info;
   memset(&info, 0, sizeof(info));
-  int chain[CHAIN], count = 0;
-  for (int at = rank; count < CHAIN; at = (int)entry_of(table, at).base) {
-    chain[count++] = at;
-    if (at == 0)
-      break;
-  }
-  while (count-- > 0) {
+  const int chain[] = {0, colli_rank_host(table, rank), rank};
+  for (int i = 0, before = -1; i < 3; before = chain[i++]) {
+    if (chain[i] == before)
+      continue;
     size_t bytes;
-    const uint8_t *runs = runs_of(table, chain[count], &bytes);
+    const uint8_t *runs = runs_of(table, chain[i], &bytes);
     (void)read_runs(runs, bytes, (uint8_t *)&info); /* was checked when it came */
   }
   return info;
+}
+
+int colli_rank_host(const colli_rank_table *table, int rank) {
+  COLLI_ASSERT(rank >= 0 && rank < table->nranks);
+  return (int)entry_of(table, rank).base;
 }
 
 colli_rank_info *colli_rank_table_unpack(const colli_rank_table *table) {
@@ -241,10 +244,10 @@ bool colli_rank_table_check(const colli_rank_table *table) {
   uint32_t before = 0;
   for (int rank = 0; rank < table->nranks; rank++) {
     const entry at = entry_of(table, rank);
-    const bool shallow = at.base < (uint32_t)(rank ? rank : 1) &&
-                         (at.base == 0 || entry_of(table, (int)at.base).base == 0);
+    const bool is_first =
+        at.base <= (uint32_t)rank && entry_of(table, (int)at.base).base == at.base;
     size_t bytes;
-    if (!shallow || at.end < before || at.end > all)
+    if (!is_first || at.end < before || at.end > all)
       return false;
     const uint8_t *runs = runs_of(table, rank, &bytes);
     if (!read_runs(runs, bytes, NULL))

@@ -88,8 +88,12 @@ void colli_rank_table_free(colli_rank_table *table);
 /* Replaces all records of a table. False: out of memory; the table is as before. */
 bool colli_rank_table_replace(colli_rank_table *table, const colli_rank_info *records);
 
-/* One rank's record. */
+/* One rank's record. It is put together anew: loops over all ranks that need few do better to ask
+ * for hosts first. */
 colli_rank_info colli_rank_at(const colli_rank_table *table, int rank);
+
+/* The first rank on a rank's host: ranks share a host if it is the same. */
+int colli_rank_host(const colli_rank_table *table, int rank);
 
 /* All records, which the caller frees. NULL: out of memory. */
 colli_rank_info *colli_rank_table_unpack(const colli_rank_table *table);

@@ -71,10 +71,21 @@ sed 's/^machine .*/machine 10000000/' speeds.cluster > bad.cluster && refused "b
 sed 's/^\(rank 2 [^ ]* \).*/\13/' speeds.cluster > bad.cluster && refused "not a group of each level"
 sed '/^rank /s/ [^ ]*$/ 0/' speeds.cluster > bad.cluster && refused "a level has one group only"
 sed '0,/^rank 1 /s/^\(rank 1 .*\) 0 0$/\1 1 0/' levels.cluster > bad.cluster && refused "not inside"
+sed 's/^host 0 \([^ ]*\) /host 0 \1 \x1b[2J/' speeds.cluster > bad.cluster && refused "cannot be printed"
+for number in 1 5 8; do # no alpha; more than one core; no share of a chunk
+  awk -v at=$((number + 1)) -v to="$([ $number = 5 ] && echo 7 || echo 0)" '/^model / { $at = to } { print }' \
+    speeds.cluster > bad.cluster && refused "not the numbers of a model"
+done
 echo "libcoll cluster 2" > bad.cluster && refused "is not a cluster"
 rm bad.cluster && refused "No such file"
 "$explain" allreduce -b 8 --input speeds.cluster -n 4 2> err && fail "took --input and -n"
 expect_in "alone" "says what the network is" err
+"$explain" allreduce -b 8 --input speeds.cluster --transport tcp 2> err && fail "took --input and --transport"
+expect_in "transport" "says what the network is" err
+"$explain" allreduce -b 8 --input speeds.cluster --input speeds.cluster 2> err && fail "took two files"
+expect_in "twice" "given twice" err
+"$topo" --input speeds.cluster --save both.cluster 2> err && fail "took --input and --save"
+expect_in "alone" "stands alone" err
 "$topo" --save both.cluster 2> err && fail "took --save without ranks"
 expect_in "one rank" "several ranks" err
 finish

@@ -138,3 +138,20 @@ Test(places, machines_without_cards_have_no_nearest) {
   expect_distance(topo, "0003:01:00.0", "000a:01:00.0", COLLI_PCI_SYSTEM);
   colli_topo_free(topo);
 }
+
+/* A card that appears as 64 (SR-IOV): the reason is there, whatever is left out. */
+Test(places, of_many_equal_cards_some_are_named) {
+  enum { CARDS = 64 };
+  colli_topo_pci pci[CARDS + 1] = {{.kind = COLLI_DEVICE_GPU, .nbridges = 2, .bridges = {1, 2}}};
+  strcpy(pci[0].bus, "0000:01:00.0");
+  for (int i = 1; i <= CARDS; i++) {
+    pci[i] = pci[0];
+    pci[i].kind = COLLI_DEVICE_NET;
+    snprintf(pci[i].bus, sizeof(pci[i].bus), "0000:02:%02x.%d", i / 8, i % 8);
+  }
+  const colli_topo topo = {.npci = CARDS + 1, .pci = pci};
+  expect_nearest(&topo, "0000:01:00.0",
+                 "nearest network: 0000:02:00.1, 0000:02:00.2, 0000:02:00.3, 0000:02:00.4, "
+                 "0000:02:00.5, 0000:02:00.6, 0000:02:00.7, 0000:02:01.0 and 56 more "
+                 "(same switch)");
+}

@@ -46,8 +46,12 @@ Test(rank_table, keeps_every_byte, .timeout = 120) {
     cr_assert(colli_rank_table_fits(nranks, table->bytes));
     for (int rank = 0; rank < nranks; rank++) {
       const colli_rank_info info = colli_rank_at(table, rank);
+      int first = 0;
+      while (all[first].host_id != all[rank].host_id)
+        first++;
       cr_assert_eq(memcmp(&info, &all[rank], sizeof(info)), 0, "round %d, rank %d of %d", round,
                    rank, nranks);
+      cr_assert_eq(colli_rank_host(table, rank), first);
     }
     change(&prng, &all[nranks / 2]);
     cr_assert(colli_rank_table_replace(table, all));

@@ -1,4 +1,5 @@
 /* cluster_read.c: reads a cluster from a file, which may be damaged. */
+#include <ctype.h>
 #include <errno.h>
 #include <math.h>
 #include <stdarg.h>
@@ -6,11 +7,13 @@
 #include <string.h>
 
 #include "libcoll/base/error.h"
+#include "libcoll/base/param.h"
 #include "libcoll/tools/described/cluster.h"
 
-#define MAGIC      "libcoll cluster 1\n"
-#define LINE_BYTES 1024
-#define MOST       1e15 /* of a number */
+#define MAGIC       "libcoll cluster 1\n"
+#define LINE_BYTES  1024
+#define MOST        1e15 /* of a number */
+#define LEAST_SHARE 1e-6
 
 /* What is read, and where. */
 typedef struct reader {
@@ -46,6 +49,9 @@ static coll_status next_line(reader *r, const char *word) {
   if (end == NULL)
     return refuse(r, "it is longer than %d bytes, or the file ends in it", LINE_BYTES - 2);
   *end = '\0';
+  for (const char *c = r->line; *c; c++)
+    if (iscntrl((unsigned char)*c))
+      return refuse(r, "it has characters that cannot be printed");
   const size_t length = strlen(word);
   r->at = r->line + length;
   if (strncmp(r->line, word, length) != 0 || *r->at != ' ')
@@ -98,6 +104,11 @@ static coll_status read_counts(reader *r, cluster *c) {
   return COLL_OK;
 }
 
+/* Whether a number is a share, and none that makes others endless. */
+static bool is_share(double number) {
+  return number >= LEAST_SHARE && number <= 1;
+}
+
 /* Reads what messages cost. */
 static coll_status read_model(reader *r, cluster *c) {
   colli_model *m = &c->model;
@@ -115,7 +126,8 @@ static coll_status read_model(reader *r, cluster *c) {
     good = take_int(r, 0, 1, &flag);
     *flags[i] = flag != 0;
   }
-  if (status == COLL_OK && (!good || !(m->core_share > 0) || !(m->chunk_share > 0)))
+  good = good && m->alpha_ns > 0 && is_share(m->core_share) && is_share(m->chunk_share);
+  if (status == COLL_OK && !good)
     return refuse(r, "not the numbers of a model");
   return status;
 }
@@ -126,8 +138,9 @@ static coll_status read_slots(reader *r, cluster *c) {
   coll_status status = next_line(r, "slots");
   if (status != COLL_OK)
     return status;
-  if (!take(r, 1, 1 << 20, &count) || !take(r, 64, 1ull << 32, &slot) ||
-      !take(r, 1, 1ull << 40, &chunk) || !take(r, 0, 1ull << 32, &slice))
+  if (!take(r, 1, (double)colli_param_table[COLLI_PARAM_SLOT_COUNT].max, &count) ||
+      !take(r, 64, 1ull << 32, &slot) || !take(r, 1, 1ull << 40, &chunk) ||
+      !take(r, 0, 1ull << 32, &slice))
     return refuse(r, "not a number of slots and the bytes of a slot, a chunk and a slice");
   c->limits = (colli_limits){(size_t)slot, (unsigned)count, (size_t)chunk, (size_t)slice};
   return COLL_OK;

@@ -22,7 +22,8 @@ typedef struct described_network {
   const char *link_speeds; /* NULL: not given */
   int cores;               /* of a host */
   bool cores_given;
-  cluster *cluster; /* or NULL: none was read; it says all of this */
+  bool is_described; /* some option was given */
+  cluster *cluster;  /* or NULL: none was read; it says all of this */
 } described_network;
 
 /* What programs on such a network know when they choose. */

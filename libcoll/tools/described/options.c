@@ -36,7 +36,8 @@ described_network described_default(void) {
   return (described_network){.transport = "shm", .hosts = 1, .cores = cores > 0 ? (int)cores : 1};
 }
 
-bool described_take(int option, const char *text, described_network *net) {
+/* Reads an option; false: it is none of these. */
+static bool take(int option, const char *text, described_network *net) {
   switch (option) {
   case 'n':
     net->nranks = described_number(text, "--ranks", 1, COLLI_MODEL_RANKS);
@@ -68,6 +69,12 @@ bool described_take(int option, const char *text, described_network *net) {
   default:
     return false;
   }
+}
+
+bool described_take(int option, const char *text, described_network *net) {
+  const bool taken = take(option, text, net);
+  net->is_described |= taken;
+  return taken;
 }
 
 /* The transport that COLL_TRANSPORT_PATH adds with that name, or NULL. */
@@ -121,6 +128,8 @@ static void settle_ranks(described_network *net) {
 
 void described_load(described_network *net, const char *path) {
   coll_error error = COLL_ERROR_INIT;
+  if (net->cluster)
+    described_refuse("--input is given twice");
   net->cluster = malloc(sizeof(*net->cluster));
   if (!net->cluster)
     described_refuse("out of memory");
@@ -137,8 +146,7 @@ void described_unload(described_network *net) {
 
 /* Takes the numbers of a cluster. */
 static void settle_cluster(described_network *net) {
-  if (net->nranks || net->ranks_per_host || net->hosts > 1 || net->network.nlevels ||
-      net->link_speeds || net->cores_given)
+  if (net->is_described)
     described_refuse("--input says what the network is: no --ranks, --hosts or other");
   net->nranks = net->cluster->nranks;
   net->hosts = net->cluster->nhosts;

@@ -94,10 +94,11 @@ static char *look(brief *about, coll_error *error) {
 
 /* ---- all machines ---------------------------------------------------------------------------- */
 
-/* The first rank with the same machine as a rank. */
+/* The first rank with the same machine as a rank. Texts of equal machines may differ in length, by
+ * what the hash leaves out. */
 static int first_with(const brief *briefs, int rank) {
   int first = 0;
-  while (briefs[first].bytes != briefs[rank].bytes || briefs[first].hash != briefs[rank].hash)
+  while (briefs[first].bytes == 0 || briefs[first].hash != briefs[rank].hash)
     first++;
   return first;
 }
@@ -143,10 +144,7 @@ static coll_status collect(coll_comm *comm, int rank, const char *mine, const br
 static int number_hosts(const coll_comm *comm, int nranks, int *host) {
   int count = 0;
   for (int rank = 0; rank < nranks; rank++) {
-    const uint64_t id = colli_comm_info(comm, rank).host_id;
-    int first = 0;
-    while (colli_comm_info(comm, first).host_id != id)
-      first++;
+    const int first = colli_comm_host(comm, rank);
     host[rank] = first == rank ? count++ : host[first];
   }
   return count;
@@ -202,15 +200,6 @@ static coll_status fill(coll_comm *comm, const topo_ranks *from, const brief *br
   return COLL_OK;
 }
 
-/* Whether a rank is the first of its host. */
-static bool is_first(const coll_comm *comm, int rank) {
-  const uint64_t id = colli_comm_info(comm, rank).host_id;
-  int first = 0;
-  while (colli_comm_info(comm, first).host_id != id)
-    first++;
-  return first == rank;
-}
-
 /* Says on which rank a machine could not be read; the error is that rank's own on that rank. */
 static coll_status check_briefs(const coll_comm *comm, const brief *briefs, int nranks, int rank,
                                 coll_error *error) {
@@ -231,7 +220,7 @@ coll_status topo_cluster_gather(coll_comm *comm, const topo_ranks *from, cluster
   (void)coll_comm_rank(comm, &rank);
   brief mine = {0}, *briefs = calloc(n, sizeof(*briefs));
   int *scratch = calloc(2 * n, sizeof(*scratch));
-  char *xml = is_first(comm, rank) ? look(&mine, error) : NULL;
+  char *xml = colli_comm_host(comm, rank) == rank ? look(&mine, error) : NULL;
   if (!briefs || !scratch)
     mine.status = COLL_ERR_NO_MEMORY;
   *out = (cluster){0};

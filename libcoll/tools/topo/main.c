@@ -116,11 +116,12 @@ static void print_devices(const colli_topo *topo) {
   topo_gpus_free(&gpus);
 }
 
-/* Prints what went wrong with the communicator. */
-static int failed(const coll_comm *comm) {
+/* Prints what went wrong with the communicator, or with the memory for what it says. */
+static int failed(const coll_comm *comm, coll_status status) {
   coll_error error = COLL_ERROR_INIT;
   (void)coll_last_error(comm, &error);
-  fprintf(stderr, "coll_topo: %s\n", error.message);
+  fprintf(stderr, "coll_topo: %s\n",
+          error.status == status ? error.message : coll_status_name(status));
   return 1;
 }
 
@@ -220,7 +221,7 @@ static int show_ranks(const request *asked, coll_comm *comm, const colli_topo *t
   if (gathered == COLL_OK && prints)
     gathered = topo_paths_gather(comm, asked->pair, &paths);
   if (gathered != COLL_OK)
-    status = failed(comm);
+    status = failed(comm, gathered);
   else if (asked->save != NULL)
     status = save_run(asked, comm, &from, rank);
   else if (rank == 0 && asked->pair[0] >= 0)
@@ -290,6 +291,7 @@ static int show_run(const request *asked) {
   coll_error error = COLL_ERROR_INIT;
   coll_config config = COLL_CONFIG_INIT;
   config.error = &error;
+  config.progress = COLL_PROGRESS_OFF; /* nobody else may be inside: colli_comm_paths() */
   if (coll_init_from_env(&comm, &config) != COLL_OK) {
     fprintf(stderr, "coll_topo: %s\n", error.message);
     return 1;

@@ -110,10 +110,10 @@ void topo_ranks_print_reasons(const topo_ranks *from, const char *indent, FILE *
 void topo_ranks_print_elsewhere(const topo_ranks *from, FILE *out) {
   for (int r = 0, end; r < from->nranks; r = end) {
     const colli_rank_info info = colli_comm_info(from->comm, r);
-    const bool here = info.host_id == colli_comm_info(from->comm, 0).host_id;
+    const bool here = colli_comm_host(from->comm, r) == 0;
     const bool placed = here && report_of(from, r)->core >= 0;
     for (end = r + 1; end < from->nranks; end++)
-      if (colli_comm_info(from->comm, end).host_id != info.host_id ||
+      if (colli_comm_host(from->comm, end) != colli_comm_host(from->comm, r) ||
           (here && (report_of(from, end)->core >= 0) != placed))
         break;
     if (placed)
@@ -166,9 +166,7 @@ int topo_ranks_core(const topo_ranks *from, int rank) {
 
 void topo_ranks_cores(const topo_ranks *from, int *cores) {
   for (int r = 0; r < from->nranks; r++)
-    cores[r] = colli_comm_info(from->comm, r).host_id == colli_comm_info(from->comm, 0).host_id
-                   ? report_of(from, r)->core
-                   : -1;
+    cores[r] = colli_comm_host(from->comm, r) == 0 ? report_of(from, r)->core : -1;
 }
 
 /* ---- one pair -------------------------------------------------------------------------------- */
@@ -202,7 +200,7 @@ static void print_nearest(const topo_ranks *from, int a, int b, FILE *out) {
     if (left.levels[at] != right.levels[at] || left.levels[at] == '\0')
       break;
   }
-  if (left.host_id == right.host_id)
+  if (colli_comm_host(from->comm, a) == colli_comm_host(from->comm, b))
     fputs("they are on one host\n", out);
   else if (common > 0)
     fprintf(out, "they are on two hosts, both in %.*s\n", (int)common, left.levels);
