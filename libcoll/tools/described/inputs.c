@@ -15,9 +15,11 @@ static void set_shape(const described_network *net, answer *a) {
   if (net->network.nlevels || net->hosts == 1)
     return;
   a->group = malloc((size_t)net->nranks * sizeof(*a->group));
-  for (int rank = 0; a->group && rank < net->nranks; rank++)
+  if (!a->group)
+    described_refuse("out of memory for %d ranks", net->nranks);
+  for (int rank = 0; rank < net->nranks; rank++)
     a->group[rank] = (int32_t)((long long)rank * net->hosts / net->nranks);
-  a->shape.ngroups = a->group ? net->hosts : 1;
+  a->shape.ngroups = net->hosts;
   a->shape.group = a->group;
 }
 
