@@ -75,10 +75,16 @@ cut() {
   if [ "$2" = on ]; then ip link set "v$1${tag}2" nomaster; else ip link set "v$1${tag}2" master "b$1$tag"; fi
 }
 
-# expect_survival: what runs ends well.
+# start_until: all-reduces begin, which go on until expect_survival.
+start_until() {
+  : >"$out/goes_on"
+  start_ranks 400 "$BUILD/tests/hosts_until" "$out/goes_on"
+}
+
+# expect_survival: they end well.
 expect_survival() {
-  expect "all-reduces during the cut succeed" all_succeed
-  expect "their results are right" grep -q "Out of bounds values : 0 OK" "$out/0"
+  rm "$out/goes_on"
+  expect "all-reduces during the cut succeed, and their results are right" all_succeed
 }
 
 # ways TEXT: whether coll_topo's table has it, where hosts 1 and 2 are ranks 0 and 1.
@@ -103,7 +109,7 @@ for tls in 0 1; do
   count_rails "COLL_TLS=$tls"
   expect_even
 
-  start_ranks 400 "$BUILD/bin/coll_perf" allreduce -b 4M -e 4M -n 25
+  start_until
   expect "the second interface is used" await_sent 1 8
   expect "collctl shows the rails, and that none is lost" await 20 shows_lost -1
   ip -n "$tag-2" link set eth1 down
@@ -116,7 +122,7 @@ for tls in 0 1; do
   expect "collctl shows that none is lost any more" await 20 shows_lost -1
   expect_survival
 
-  COLL_HEARTBEAT_MS=1000 start_ranks 400 "$BUILD/bin/coll_perf" allreduce -b 4M -e 4M -n 25
+  COLL_HEARTBEAT_MS=1000 start_until
   expect "the first interface is used" await_sent 0 8
   cut 0 on
   expect "the second one carries on alone for longer than ranks may be silent" await_sent 1 60
