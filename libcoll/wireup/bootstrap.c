@@ -76,6 +76,10 @@ static coll_status make_ctrl(const boot *b, boot_links *links, const colli_param
                             (int)params->number[COLLI_PARAM_HEARTBEAT_MS], b->error);
   explicit_bzero(conns, sizeof(conns));
   explicit_bzero(spares, sizeof(spares));
+  if (status == COLL_OK &&
+      links->count > 0) /* without memory for it, links do with what they have */
+    colli_ctrl_set_spares(
+        *ctrl, colli_ctrl_spares_create(b, links->table, params->text[COLLI_PARAM_PORT_RANGE]));
   return status;
 }
 

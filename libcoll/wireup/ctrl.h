@@ -31,7 +31,9 @@ typedef enum colli_ctrl_kind {
   COLLI_CTRL_KNOCK = 9,    /* asks `peer` to connect with origin; passed on to that rank only */
   COLLI_CTRL_SHORT = 10,   /* in shrink or agreement `sequence` of the communicator, rank `peer` ran
                               short of descriptors or memory: `error` */
-  COLLI_CTRL_LAST_KIND = COLLI_CTRL_SHORT
+  COLLI_CTRL_SPARE = 11,   /* asks the neighbour where it listens for line `pending` of the link, or
+                              answers: at port `sequence`; links keep it for themselves */
+  COLLI_CTRL_LAST_KIND = COLLI_CTRL_SPARE
 } colli_ctrl_kind;
 
 #define COLLI_CTRL_MORE 9

@@ -5,6 +5,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <stdio.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
@@ -17,6 +18,19 @@
 #define GIVE_UP_MS 120000 /* after this the kernel drops what a closed line still has to send */
 #define SEALED     COLLI_SEALED_BYTES(sizeof(colli_ctrl_msg)) /* a message on the wire */
 
+/* Writes the address of one end of a socket, "a local socket" if it has none. */
+static void name_end(int fd, bool there, char text[COLLI_ADDR_TEXT]) {
+  struct sockaddr_storage name = {0};
+  struct sockaddr *sa = (struct sockaddr *)&name;
+  socklen_t bytes = sizeof(name);
+  colli_addr addr;
+  const int result = there ? getpeername(fd, sa, &bytes) : getsockname(fd, sa, &bytes);
+  if (result == 0 && colli_net_from_sockaddr(sa, &addr))
+    colli_addr_text(&addr, text);
+  else
+    snprintf(text, COLLI_ADDR_TEXT, "a local socket");
+}
+
 bool colli_ctrl_line_open(colli_ctrl_line *line, const colli_sealed *conn, int epoll_fd,
                           uint32_t epoll_tag, int heartbeat_ms) {
   struct epoll_event event = {.events = EPOLLIN, .data.u32 = epoll_tag};
@@ -24,6 +38,8 @@ bool colli_ctrl_line_open(colli_ctrl_line *line, const colli_sealed *conn, int e
   line->epoll_fd = epoll_fd;
   line->epoll_tag = epoll_tag;
   line->out_done = SEALED;
+  name_end(conn->fd, false, line->here);
+  name_end(conn->fd, true, line->there);
   colli_heartbeat_enable(conn->fd, heartbeat_ms);
   return epoll_ctl(epoll_fd, EPOLL_CTL_ADD, conn->fd, &event) == 0;
 }

@@ -1,11 +1,12 @@
 /*
  * ctrl_line.h: one socket of a control link. Between hosts that share two networks, a link has two
- * of these lines, one in each (ctrl_net.c).
+ * of these lines, one in each (ctrl_net.c), of which one may be made later (ctrl_spare.c).
  */
 #ifndef COLLI_WIREUP_CTRL_LINE_H
 #define COLLI_WIREUP_CTRL_LINE_H
 
 #include "libcoll/net/heartbeat.h"
+#include "libcoll/net/sockets.h"
 #include "libcoll/wireup/ctrl_links.h"
 
 struct pollfd;
@@ -16,7 +17,12 @@ typedef struct colli_ctrl_line {
   uint32_t epoll_tag;
   bool broken;    /* nothing more can be sent, */
   int broken_by;  /* because of this errno */
-  bool mute;      /* nor received */
+  bool mute;      /* nor received, */
+  int ended_by;   /* because of this errno; 0: the stream ended */
+  bool joins;     /* made later: it is not used before the other one has delivered what it has */
+  bool fresh;     /* made later: nothing was taken from it yet; */
+  bool held;      /* `in` is what will be first */
+  bool told;      /* the log says that it is lost */
   bool quiet;     /* at the last look, its host had not answered for too long; */
   bool was_quiet; /* or at an earlier one */
   bool watching;  /* epoll watches for space to send */
@@ -27,7 +33,8 @@ typedef struct colli_ctrl_line {
   size_t out_done;      /* all of it: none is */
   colli_ctrl_queue queue;
   colli_heartbeat heartbeat;
-  int beats; /* sent since the neighbour's last message */
+  int beats;                                          /* sent since the neighbour's last message */
+  char here[COLLI_ADDR_TEXT], there[COLLI_ADDR_TEXT]; /* its addresses */
 } colli_ctrl_line;
 
 /* Has epoll watch a connection, which it takes over: false with errno. */
@@ -69,5 +76,26 @@ void colli_ctrl_line_close(colli_ctrl_line *line);
 /* Advances its end: sends what is queued, and shuts it down. True while the neighbour's kernel has
  * not all of it; *pfd is what to poll for. */
 bool colli_ctrl_line_end(colli_ctrl_line *line, struct pollfd *pfd);
+
+/* ---- ctrl_spare.c ---------------------------------------------------------------------------- */
+
+/* Logs that a line of a link is lost, and why; NULL: that there are two again. */
+void colli_ctrl_spare_tell(const colli_ctrl_spares *spares, int link, const colli_ctrl_line *line,
+                           const char *lost);
+
+/* A line of a link is not there while the other one works: whether to ask the neighbour for a new
+ * one now, with *msg. */
+bool colli_ctrl_spare_ask(colli_ctrl_spares *spares, int link, int line,
+                          const colli_ctrl_line *works, colli_ctrl_msg *msg);
+
+/* Takes the neighbour's question or answer; works: a line that does, or NULL. Whether to send
+ * *answer. */
+bool colli_ctrl_spare_take(colli_ctrl_spares *spares, int link, const colli_ctrl_msg *msg,
+                           const colli_ctrl_line *works, colli_ctrl_msg *answer);
+
+/* Advances what is under way. True: *conn, which the caller owns, is the new line number *line. */
+bool colli_ctrl_spare_step(colli_ctrl_spares *spares, int link, int *line, colli_sealed *conn);
+
+void colli_ctrl_spares_free(colli_ctrl_spares *spares);
 
 #endif

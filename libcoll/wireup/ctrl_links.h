@@ -7,6 +7,7 @@
 
 #include "libcoll/net/sealed.h"
 #include "libcoll/wireup/ctrl.h"
+#include "libcoll/wireup/rank_table.h"
 
 #define COLLI_CTRL_LINKS_MAX 8 /* a parent, two children, two ring neighbours; some spare */
 
@@ -62,5 +63,13 @@ int colli_ctrl_peers(int rank, int nranks, int peers[COLLI_CTRL_LINKS_MAX]);
 coll_status colli_ctrl_create_net(colli_ctrl **ctrl, int rank, int nranks, const int *peers,
                                   const colli_sealed *conns, const colli_sealed *spares, int count,
                                   int heartbeat_ms, coll_error *error);
+
+/* What links need to tell that one of their two sockets is lost, and to make it again. NULL: out of
+ * memory. The links that get it own it; without it they do neither. */
+typedef struct colli_ctrl_spares colli_ctrl_spares;
+struct boot;
+colli_ctrl_spares *colli_ctrl_spares_create(const struct boot *b, const colli_rank_table *table,
+                                            const char *port_range);
+void colli_ctrl_set_spares(colli_ctrl *ctrl, colli_ctrl_spares *spares);
 
 #endif

@@ -4,9 +4,15 @@
  * A link has one socket (line), or two in different networks. Every message goes over both, with a
  * number, and is taken from the line that has it first; so while one is cut, nothing is missing,
  * and it is in use again as soon as its network heals.
+ *
+ * A line that is made while the link is in use must not overtake the other one, or what that one
+ * still has would be stale. So its sender waits until the other end's kernel has all that was sent
+ * on the other line, and its receiver takes all that has come there first.
  */
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -21,7 +27,8 @@
 #include "libcoll/wireup/ctrl_line.h"
 
 #define LINES      2
-#define STALE_MOST 64      /* messages that are dropped at once */
+#define STALE_MOST 64 /* messages that are dropped at once */
+#define WHY_BYTES  100
 #define HEALS_MS   3600000 /* for so long one of two lines may be cut */
 
 typedef struct net_link {
@@ -38,7 +45,8 @@ typedef struct net_ctrl {
   colli_ctrl base;
   int epoll_fd;
   int heartbeat_ms;
-  uint64_t look_ns; /* when to look for silent links again */
+  uint64_t look_ns;          /* when to look for silent links again */
+  colli_ctrl_spares *spares; /* or NULL */
   net_link links[COLLI_CTRL_LINKS_MAX];
 } net_ctrl;
 
@@ -50,11 +58,30 @@ static bool is_open(const net_link *l) {
   return open;
 }
 
+/* The line of a link that works and has all that was sent; NULL: none. */
+static colli_ctrl_line *whole_line(net_link *l) {
+  for (int i = 0; i < LINES; i++)
+    if (colli_ctrl_line_works(&l->line[i]) && !l->line[i].broken)
+      return &l->line[i];
+  return NULL;
+}
+
+/* Begins to send on a line that was made later, if the other one has delivered everything. */
+static void let_join(net_link *l) {
+  const colli_ctrl_line *whole = whole_line(l);
+  uint64_t queued;
+  for (int i = 0; i < LINES; i++)
+    if (l->line[i].joins && whole && !colli_ctrl_line_unsent(whole) &&
+        colli_path_queued(whole->conn.fd, &queued) && queued == 0)
+      l->line[i].joins = l->line[i].broken = false;
+}
+
 static void net_send(colli_ctrl *base, int link, const colli_ctrl_msg *msg) {
   COLLI_ASSERT_RANK(link >= 0 && link < base->count, base->rank);
   net_link *l = &((net_ctrl *)base)->links[link];
   colli_ctrl_msg numbered = *msg;
   numbered.number = ++l->numbered;
+  let_join(l);
   bool queued[LINES], any = false;
   for (int i = 0; i < LINES; i++) {
     queued[i] = colli_ctrl_line_send(&l->line[i], &numbered, base->nranks);
@@ -91,7 +118,11 @@ static colli_ctrl_event end_line(net_link *l, colli_ctrl_line *line, int sys_err
   const bool garbled = sys_errno == EBADMSG || sys_errno == EPROTO;
   l->reset |= sys_errno == ECONNRESET && !l->silent && !colli_ctrl_line_unheard(line);
   l->ended |= sys_errno == 0;
+  line->ended_by = sys_errno;
   colli_ctrl_line_mute(line);
+  for (int i = 0; i < LINES; i++)
+    if (l->line[i].joins) /* what the other one had may be lost */
+      colli_ctrl_line_mute(&l->line[i]);
   if (is_open(l) && !garbled && !(l->silent && l->ended))
     return COLLI_CTRL_NOTHING;
   const bool proven = !garbled && (l->ended || l->reset);
@@ -119,19 +150,67 @@ static bool is_stale(const net_link *l, const colli_ctrl_msg *msg) {
   return msg->kind == COLLI_CTRL_BEAT || msg->number <= l->taken;
 }
 
-/* Reads the next message of a line that is not to be dropped: others must not delay it. */
-static colli_ctrl_event read_line(net_ctrl *ctrl, int link, colli_ctrl_line *line,
+/* Takes what the neighbour says about a line that is to be made. */
+static void take_spare(net_ctrl *ctrl, int link, const colli_ctrl_msg *msg) {
+  colli_ctrl_msg answer;
+  if (ctrl->spares && msg->origin == ctrl->base.peers[link] && msg->pending < LINES &&
+      colli_ctrl_spare_take(ctrl->spares, link, msg, whole_line(&ctrl->links[link]), &answer))
+    net_send(&ctrl->base, link, &answer);
+}
+
+/* Whether a message is no news for the caller, after it was handled. */
+static bool is_handled(net_ctrl *ctrl, int link, const colli_ctrl_msg *msg) {
+  net_link *l = &ctrl->links[link];
+  if (is_stale(l, msg))
+    return true;
+  if (msg->kind != COLLI_CTRL_SPARE)
+    return false;
+  l->taken = msg->number;
+  take_spare(ctrl, link, msg);
+  return true;
+}
+
+/* Reads the next message of a line to line->in that is for the caller, unless it has been there:
+ * others, at most so many at once, must not delay it. */
+static colli_ctrl_event read_line(net_ctrl *ctrl, int link, colli_ctrl_line *line, int most,
+                                  int *sys_errno) {
+  net_link *l = &ctrl->links[link];
+  colli_ctrl_event event = line->held ? COLLI_CTRL_MESSAGE : read_message(ctrl, l, line, sys_errno);
+  line->held = false;
+  for (int i = 0; event == COLLI_CTRL_MESSAGE; i++) {
+    if (line->fresh && !is_stale(l, &line->in)) {
+      line->held = true;
+      return event;
+    }
+    if (!is_handled(ctrl, link, &line->in))
+      return event;
+    event = i < most ? read_message(ctrl, l, line, sys_errno) : COLLI_CTRL_NOTHING;
+  }
+  return event;
+}
+
+/* Takes the next message of a line; before the first one of a line that was made later, all that
+ * has come on the other line. */
+static colli_ctrl_event take_line(net_ctrl *ctrl, int link, colli_ctrl_line *line,
                                   colli_ctrl_msg *msg, int *sys_errno) {
   net_link *l = &ctrl->links[link];
-  colli_ctrl_event event = read_message(ctrl, l, line, sys_errno);
-  for (int i = 0; i < STALE_MOST && event == COLLI_CTRL_MESSAGE && is_stale(l, &line->in); i++)
-    event = read_message(ctrl, l, line, sys_errno);
-  if (event != COLLI_CTRL_MESSAGE || is_stale(l, &line->in))
-    return event == COLLI_CTRL_MESSAGE ? COLLI_CTRL_NOTHING : event;
-  l->taken = line->in.number;
-  if (line->in.kind == COLLI_CTRL_GOODBYE && line->in.origin == ctrl->base.peers[link])
+  colli_ctrl_line *from = line;
+  colli_ctrl_event event = read_line(ctrl, link, line, STALE_MOST, sys_errno);
+  if (line->held) {
+    from = &l->line[line == &l->line[0]];
+    event = read_line(ctrl, link, from, INT_MAX, sys_errno);
+    if (event == COLLI_CTRL_NOTHING) {
+      line->fresh = false;
+      from = line;
+      event = read_line(ctrl, link, line, STALE_MOST, sys_errno);
+    }
+  }
+  if (event != COLLI_CTRL_MESSAGE)
+    return event;
+  l->taken = from->in.number;
+  if (from->in.kind == COLLI_CTRL_GOODBYE && from->in.origin == ctrl->base.peers[link])
     l->left = true;
-  *msg = line->in;
+  *msg = from->in;
   return COLLI_CTRL_MESSAGE;
 }
 
@@ -148,6 +227,67 @@ static bool look_at_lines(net_ctrl *ctrl, net_link *l, uint64_t now_ns) {
   return quiet;
 }
 
+/* ---- the second line ------------------------------------------------------------------------- */
+
+/* Logs when one line of a link is lost, or answers again; asks for a new one if it has ended. */
+static void look_after(net_ctrl *ctrl, int link) {
+  net_link *l = &ctrl->links[link];
+  colli_ctrl_msg msg;
+  for (int i = 0; i < LINES; i++) {
+    colli_ctrl_line *line = &l->line[i];
+    const colli_ctrl_line *other = &l->line[i == 0];
+    const bool there = colli_ctrl_line_works(line), lost = !there || line->quiet;
+    if (!colli_ctrl_line_works(other) || other->broken || other->quiet)
+      continue;
+    if (lost != line->told && line->conn.fd >= 0) {
+      char why[WHY_BYTES];
+      snprintf(why, sizeof(why), "no answer for %d ms", ctrl->heartbeat_ms);
+      colli_ctrl_spare_tell(ctrl->spares, link, line,
+                            !lost   ? NULL
+                            : there ? why
+                                    : strerrordesc_np(line->ended_by));
+      line->told = lost;
+    }
+    if (!there && colli_ctrl_spare_ask(ctrl->spares, link, i, other, &msg))
+      net_send(&ctrl->base, link, &msg);
+  }
+}
+
+/* Takes the connection for a line that was made again. */
+static void open_again(net_ctrl *ctrl, int link, int number, const colli_sealed *conn) {
+  net_link *l = &ctrl->links[link];
+  colli_ctrl_line *line = &l->line[number];
+  colli_ctrl_line_close(line);
+  *line = (colli_ctrl_line){.joins = true, .broken = true, .fresh = true};
+  for (int i = 0; i < LINES; i++)
+    if (l->line[i].conn.fd >= 0)
+      colli_path_hurry(l->line[i].conn.fd, HEALS_MS);
+  if (!colli_ctrl_line_open(line, conn, ctrl->epoll_fd, (uint32_t)(link * LINES + number),
+                            ctrl->heartbeat_ms)) {
+    colli_ctrl_line_close(line);
+    return;
+  }
+  l->reset = false;
+  let_join(l);
+  colli_ctrl_spare_tell(ctrl->spares, link, line, NULL);
+}
+
+/* Advances lines that are being made. */
+static void make_lines(net_ctrl *ctrl) {
+  for (int link = 0; link < ctrl->base.count; link++) {
+    colli_sealed conn;
+    int number;
+    if (!colli_ctrl_spare_step(ctrl->spares, link, &number, &conn))
+      continue;
+    if (is_open(&ctrl->links[link]))
+      open_again(ctrl, link, number, &conn);
+    else
+      colli_sealed_close(&conn);
+  }
+}
+
+/* ---- polling --------------------------------------------------------------------------------- */
+
 /* Finds a link that has become silent. It stays open, because the network may heal. */
 static bool find_silent(net_ctrl *ctrl, int *link) {
   const uint64_t now_ns = colli_now_ns();
@@ -157,8 +297,14 @@ static bool find_silent(net_ctrl *ctrl, int *link) {
   bool found = false;
   for (int i = 0; i < ctrl->base.count; i++) {
     net_link *l = &ctrl->links[i];
-    if (!is_open(l) || l->silent || l->left || !look_at_lines(ctrl, l, now_ns))
+    if (!is_open(l) || l->silent || l->left)
       continue;
+    if (!look_at_lines(ctrl, l, now_ns)) {
+      let_join(l);
+      if (ctrl->spares && !l->ended)
+        look_after(ctrl, i);
+      continue;
+    }
     if (found) {
       ctrl->look_ns = 0; /* one at a time */
     } else {
@@ -172,6 +318,15 @@ static bool find_silent(net_ctrl *ctrl, int *link) {
 static colli_ctrl_event net_poll(colli_ctrl *base, int *link, colli_ctrl_msg *msg, int *sys_errno) {
   net_ctrl *ctrl = (net_ctrl *)base;
   struct epoll_event events[LINES * COLLI_CTRL_LINKS_MAX];
+  if (ctrl->spares)
+    make_lines(ctrl);
+  for (int i = 0; i < base->count * LINES; i++) {
+    colli_ctrl_line *line = &ctrl->links[ *link = i / LINES].line[i % LINES];
+    colli_ctrl_event event =
+        line->held ? take_line(ctrl, *link, line, msg, sys_errno) : COLLI_CTRL_NOTHING;
+    if (event != COLLI_CTRL_NOTHING)
+      return event;
+  }
   int count = epoll_wait(ctrl->epoll_fd, events, LINES * COLLI_CTRL_LINKS_MAX, 0);
   for (int i = 0; i < count; i++) {
     *link = (int)events[i].data.u32 / LINES;
@@ -180,7 +335,7 @@ static colli_ctrl_event net_poll(colli_ctrl *base, int *link, colli_ctrl_msg *ms
     colli_ctrl_line_flush(line);
     if (!(events[i].events & ~(uint32_t)EPOLLOUT))
       continue;
-    colli_ctrl_event event = read_line(ctrl, *link, line, msg, sys_errno);
+    colli_ctrl_event event = take_line(ctrl, *link, line, msg, sys_errno);
     if (event != COLLI_CTRL_NOTHING)
       return event; /* the other lines stay ready for the next call */
   }
@@ -238,8 +393,13 @@ static void net_close(colli_ctrl *base, int timeout_ms) {
   }
   for (int i = 0; i < base->count * LINES; i++)
     colli_ctrl_line_close(&ctrl->links[i / LINES].line[i % LINES]);
+  colli_ctrl_spares_free(ctrl->spares);
   colli_fd_close(ctrl->epoll_fd);
   free(ctrl);
+}
+
+void colli_ctrl_set_spares(colli_ctrl *ctrl, colli_ctrl_spares *spares) {
+  ((net_ctrl *)ctrl)->spares = spares;
 }
 
 /* ---- creation -------------------------------------------------------------------------------- */

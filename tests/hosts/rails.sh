@@ -126,10 +126,22 @@ for tls in 0 1; do
   expect "the first interface is used" await_sent 0 8
   cut 0 on
   expect "the second one carries on alone for longer than ranks may be silent" await_sent 1 60
+  expect "the log says that a control socket is lost" \
+    grep -q "one of the two control sockets of rank 1 (host .*, 10.80.0.2:.*) and rank .* is lost: no answer for 1000 ms" "$out/1"
   cut 0 off
   expect "the first one is used again" await_sent 0 8
   expect_survival
 done
+
+# They begin while the second network is down; so far COLL_TLS is 1.
+cut 1 on
+COLL_LOG=info start_ranks 400 "$BUILD/bin/coll_perf" allreduce -b 4M -e 4M -n 25
+expect "the first interface alone is used" await_sent 0 8
+cut 1 off
+expect "the second one is used later" await_sent 1 8
+expect "a second control socket is made later" \
+  await 20 grep -q "there are two control sockets of rank 1 .*: .*10.81.0.2.* are connected" "$out/1"
+expect_survival
 
 COLL_TLS=0
 for i in $hosts; do set_speed "$i" 1 40; done
