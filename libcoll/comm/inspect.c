@@ -34,14 +34,23 @@ coll_status colli_comm_link(const coll_comm *comm, int peer, const char **transp
   return COLL_OK;
 }
 
-int colli_comm_paths(coll_comm *comm, int peer, char *text, size_t bytes) {
+/* A connection to a rank, of any channel. */
+static coll_conn *any_connection(coll_comm *comm, int peer) {
+  for (int channel = 0; comm->exec.links && channel < COLLI_CHANNELS; channel++)
+    if (comm->exec.links[peer].conn[channel])
+      return comm->exec.links[peer].conn[channel];
+  return colli_exec_conn(&comm->exec, NULL, peer, 0);
+}
+
+int colli_comm_paths(coll_comm *comm, int peer, char *text, size_t bytes, double *round_trip_ns) {
   coll_endpoint *endpoint;
   *text = '\0';
+  *round_trip_ns = 0;
   if (peer == comm->rank ||
       !coll_transport_tells_paths(colli_comm_transport(comm, peer, &endpoint)))
     return 0;
-  coll_conn *conn = colli_exec_conn(&comm->exec, NULL, peer, 0);
-  return conn ? conn->ops->paths(conn, text, bytes) : 1;
+  coll_conn *conn = any_connection(comm, peer);
+  return conn ? conn->ops->paths(conn, text, bytes, round_trip_ns) : 1;
 }
 
 /* What is known of a rank. */

@@ -7,6 +7,7 @@
 
 #include "libcoll/base/error.h"
 #include "libcoll/comm/comm.h"
+#include "libcoll/comm/inspect.h"
 #include "libcoll/create/assemble.h"
 #include "libcoll/measure/distance.h"
 #include "libcoll/measure/speed.h"
@@ -14,6 +15,8 @@
 #include "libcoll/tuning/hierarchy.h"
 #include "libcoll/tuning/link_speed.h"
 #include "libcoll/tuning/units.h"
+
+#define WAYS_BYTES 640
 
 /* The first ranks of some hosts. */
 typedef struct hosts {
@@ -99,6 +102,17 @@ static coll_status note_sites(coll_comm *comm, const hosts *some, const int *sit
   return status;
 }
 
+/* A colli_round_trip_fn, for ranks that are connected. */
+static double round_trip_ns(coll_comm *comm, int rank) {
+  char ways[WAYS_BYTES];
+  double ns = 0;
+  if (colli_call_enter(comm) != COLL_OK)
+    return 0;
+  colli_comm_paths(comm, rank, ways, sizeof(ways), &ns);
+  colli_call_leave(comm);
+  return ns;
+}
+
 /* Finds sites, unless levels are known. */
 static coll_status find_sites(coll_comm *comm, hosts *all, coll_error *error) {
   if (comm->calls.plans.ninner > 0 || comm->calls.plans.model.sites)
@@ -107,7 +121,8 @@ static coll_status find_sites(coll_comm *comm, hosts *all, coll_error *error) {
   int sites = 1, *site = calloc((size_t)all->count, sizeof(*site));
   if (!site)
     return COLL_ERR_NO_MEMORY;
-  coll_status status = colli_measure_sites(comm, all->member, all->count, all->own, site, &sites);
+  coll_status status =
+      colli_measure_sites(comm, all->member, all->count, all->own, round_trip_ns, site, &sites);
   if (status == COLL_OK && sites > 1)
     status = note_sites(comm, all, site, sites, error);
   free(site);

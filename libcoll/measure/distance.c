@@ -24,8 +24,9 @@
 #define TAG_PING  2
 #define TAG_PONG  3
 
-/* The shortest of a few round trips to a rank. */
-static coll_status ping(coll_comm *comm, int landmark, double *ns) {
+/* The shortest of a few round trips to a rank, or what the network says if that is less: ranks that
+ * wait for a core answer late, kernels do not. */
+static coll_status ping(coll_comm *comm, int landmark, colli_round_trip_fn *network, double *ns) {
   uint8_t byte = 0;
   coll_status status = COLL_OK;
   *ns = INFINITY;
@@ -36,6 +37,8 @@ static coll_status ping(coll_comm *comm, int landmark, double *ns) {
       status = coll_recv(&byte, 1, COLL_UINT8, landmark, TAG_PONG, NULL, comm);
     *ns = fmin(*ns, (double)(colli_now_ns() - since));
   }
+  const double network_ns = status == COLL_OK ? network(comm, landmark) : 0;
+  *ns = network_ns > 0 ? fmin(*ns, network_ns) : *ns;
   return status;
 }
 
@@ -54,13 +57,13 @@ static coll_status answer(coll_comm *comm, int others) {
 
 /* The round trips of all hosts to a landmark; `all` has room for all ranks. */
 static coll_status reach(coll_comm *comm, const int *member, int count, int own, int landmark,
-                         double *all, double *ns) {
+                         colli_round_trip_fn *network, double *all, double *ns) {
   double mine = 0;
   coll_status status = COLL_OK;
   if (own == landmark)
     status = answer(comm, count - 1);
   else if (own >= 0)
-    status = ping(comm, member[landmark], &mine);
+    status = ping(comm, member[landmark], network, &mine);
   if (status == COLL_OK)
     status = coll_allgather(&mine, all, 1, COLL_FLOAT64, comm);
   for (int host = 0; host < count && status == COLL_OK; host++)
@@ -82,8 +85,8 @@ static int add_landmark(const double *ns, int count, int number, double *nearest
   return farthest;
 }
 
-coll_status colli_measure_sites(coll_comm *comm, const int *member, int count, int own, int *site,
-                                int *sites) {
+coll_status colli_measure_sites(coll_comm *comm, const int *member, int count, int own,
+                                colli_round_trip_fn *network, int *site, int *sites) {
   int landmark = 0, nranks = 0;
   coll_status status = coll_comm_nranks(comm, &nranks);
   size_t n = (size_t)count;
@@ -92,7 +95,7 @@ coll_status colli_measure_sites(coll_comm *comm, const int *member, int count, i
     return COLL_ERR_NO_MEMORY;
   double apart = INFINITY, far = FAR_NS * (1 + (double)count / AT_ONCE), *nearest = ns + n;
   for (*sites = 0; status == COLL_OK && *sites < COLLI_MEASURED_SITES;) {
-    status = reach(comm, member, count, own, landmark, ns + 2 * n, ns);
+    status = reach(comm, member, count, own, landmark, network, ns + 2 * n, ns);
     if (status != COLL_OK)
       break;
     landmark = add_landmark(ns, count, (*sites)++, nearest, site);

@@ -32,4 +32,10 @@ const char *colli_path_mark(int fd, const colli_path_marks *marks);
 /* How many bytes were sent on a connection and not acknowledged: false if it does not tell. */
 bool colli_path_queued(int fd, uint64_t *bytes);
 
+/* ---- round_trip.c ---------------------------------------------------------------------------- */
+
+/* The shortest round trip of a connection in the last minutes, which kernels answer whether or not
+ * their processes run; 0: unknown. */
+double colli_path_round_trip_ns(int fd);
+
 #endif

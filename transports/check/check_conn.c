@@ -198,7 +198,7 @@ void check_disconnect(coll_conn *conn) {
   free_conn(cc);
 }
 
-int check_paths(coll_conn *conn, char *text, size_t bytes) {
+int check_paths(coll_conn *conn, char *text, size_t bytes, double *round_trip_ns) {
   check_conn *cc = (check_conn *)conn;
-  return cc->inner->ops->paths(cc->inner, text, bytes);
+  return cc->inner->ops->paths(cc->inner, text, bytes, round_trip_ns);
 }

@@ -132,10 +132,11 @@ void fault_plan_limit(fault_conn *fc) {
   }
 }
 
-int fault_paths(coll_conn *conn, char *text, size_t bytes) {
+int fault_paths(coll_conn *conn, char *text, size_t bytes, double *round_trip_ns) {
   fault_conn *fc = (fault_conn *)conn;
+  *round_trip_ns = 0;
   *text = '\0';
   if (fc->status != COLL_OK || (!fc->inner && fault_connect_inner(fc) != COLL_T_DONE))
     return 1;
-  return fc->inner->ops->paths(fc->inner, text, bytes);
+  return fc->inner->ops->paths(fc->inner, text, bytes, round_trip_ns);
 }

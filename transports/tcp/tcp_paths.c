@@ -17,9 +17,12 @@ static void add_path(const tcp_pair *pair, const char *state, char *text, size_t
 }
 
 /* Adds the way of a socket. */
-static void add_socket(const tcp_conn *conn, char *text, size_t bytes) {
+static void add_socket(const tcp_conn *conn, char *text, size_t bytes, double *round_trip_ns) {
   const tcp_blob *own = &conn->ep->blob;
+  const double ns = colli_path_round_trip_ns(conn->source.fd);
   tcp_pair pair;
+  if (ns > 0 && (*round_trip_ns == 0 || ns < *round_trip_ns))
+    *round_trip_ns = ns;
   if (!colli_net_end(conn->source.fd, false, &pair.from) ||
       !colli_net_end(conn->source.fd, true, &pair.to))
     return;
@@ -50,23 +53,25 @@ static void add_lost(const tcp_rails *rails, int lost, char *text, size_t bytes)
   }
 }
 
-int tcp_paths(coll_conn *base, char *text, size_t bytes) {
+int tcp_paths(coll_conn *base, char *text, size_t bytes, double *round_trip_ns) {
   const tcp_conn *conn = (const tcp_conn *)base;
   *text = '\0';
+  *round_trip_ns = 0;
   if (conn->state != TCP_ESTABLISHED)
     return 1;
-  add_socket(conn, text, bytes);
+  add_socket(conn, text, bytes, round_trip_ns);
   return 0;
 }
 
-int tcp_rails_paths(coll_conn *base, char *text, size_t bytes) {
+int tcp_rails_paths(coll_conn *base, char *text, size_t bytes, double *round_trip_ns) {
   const tcp_rails *rails = (const tcp_rails *)base;
   const tcp_conn *conn;
   const int lost = tcp_count_rails(&rails->ep->blob, &rails->peer) - tcp_rails_open(rails);
   *text = '\0';
+  *round_trip_ns = 0;
   TAILQ_FOREACH(conn, &rails->sockets, rail.link)
     if (tcp_rail_is_open(conn))
-      add_socket(conn, text, bytes);
+      add_socket(conn, text, bytes, round_trip_ns);
   add_lost(rails, lost, text, bytes);
   return lost > 0 ? lost : 0;
 }

@@ -366,9 +366,11 @@ typedef struct coll_transport_ops {
   /*
    * Optional. Tells people, in coll_topo, which ways through the network a connection has: writes
    * "eth0 10.0.0.1 to 10.0.0.2", with commas between several, into the `bytes` bytes of `text`, cut
-   * if it is longer. Returns how many ways it lacks: they are not connected yet, or lost.
+   * if it is longer. *round_trip_ns: the shortest that the network itself has had there lately,
+   * without the time for which processes wait for a core; 0: unknown. Returns how many ways it
+   * lacks: they are not connected yet, or lost.
    */
-  int (*paths)(coll_conn *conn, char *text, size_t bytes);
+  int (*paths)(coll_conn *conn, char *text, size_t bytes, double *round_trip_ns);
 } coll_transport_ops;
 
 /* Whether a transport sends by reference. */

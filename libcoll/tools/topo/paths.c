@@ -19,9 +19,11 @@ static int peer_of(const topo_paths *paths, int rank, int slot) {
 static int tell(const topo_paths *paths, coll_comm *comm, int rank,
                 char (*mine)[TOPO_PATHS_BYTES]) {
   int lacking = 0;
+  double round_trip_ns;
   for (int slot = 0; slot < paths->slots; slot++) {
     const int peer = peer_of(paths, rank, slot);
-    const int lacks = peer < 0 ? 0 : colli_comm_paths(comm, peer, mine[slot], TOPO_PATHS_BYTES);
+    const int lacks =
+        peer < 0 ? 0 : colli_comm_paths(comm, peer, mine[slot], TOPO_PATHS_BYTES, &round_trip_ns);
     if (lacks > 0 && *mine[slot] == '\0')
       strcpy(mine[slot], "(not connected)");
     lacking += lacks;
