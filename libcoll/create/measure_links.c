@@ -1,6 +1,7 @@
 /* measure_links.c: has links between hosts measured, and tells the choice of algorithms. */
 #include "libcoll/create/measure_links.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,20 +23,23 @@
 typedef struct hosts {
   int *member;
   int count;
-  int own; /* this rank's number among them; -1: it is not */
+  int own;   /* this rank's number among them; -1: it is not */
+  int *seen; /* room for a number for each rank */
 } hosts;
 
 /* What a rank has measured; 0: nothing. */
 typedef struct findings {
-  double rate;                  /* of its host's link */
-  double line_alpha, line_rate; /* of the line to another site */
+  double rate; /* of its host's link */
+  /* Of the ways from its group of each level to another one: */
+  double line_alpha[COLLI_HOST_LEVELS], line_rate[COLLI_HOST_LEVELS];
 } findings;
 
 /* Lists the first rank of each number below nranks that `of` has, if it is one of `among` (NULL:
  * any). */
 static void list_first(const coll_comm *comm, const int32_t *of, const int32_t *among, hosts *out) {
   int next = 0;
-  *out = (hosts){.member = out->member, .own = -1};
+  out->count = 0;
+  out->own = -1;
   for (int rank = 0; rank < comm->nranks; rank++) {
     if (of[rank] < next) /* numbers are in the order of their first ranks */
       continue;
@@ -52,6 +56,21 @@ static void list_first(const coll_comm *comm, const int32_t *of, const int32_t *
 static const int32_t *host_of(const coll_comm *comm) {
   const colli_plans *plans = &comm->calls.plans;
   return plans->ninner > 0 ? plans->inner[0] : plans->group;
+}
+
+/* The groups of ranks number k, from the narrowest (hosts) on. */
+static const int32_t *groups_at(const colli_plans *plans, int k) {
+  return k < plans->ninner ? plans->inner[k] : plans->group;
+}
+
+/* Which level of records these groups are of, or -1: hosts. */
+static int level_at(const colli_plans *plans, int k) {
+  return plans->names[k] - 1;
+}
+
+/* Whether what lies between the groups number k is a line between sites. */
+static bool is_line(const colli_plans *plans, int k) {
+  return k == plans->ninner && plans->model.sites;
 }
 
 /* Whether some rank wants it. */
@@ -79,24 +98,57 @@ static coll_status use_records(coll_comm *comm, const colli_rank_info *all, coll
   return status;
 }
 
-/* ---- sites ----------------------------------------------------------------------------------- */
+/* ---- sites and racks ------------------------------------------------------------------------- */
 
-/* Writes the sites of the hosts in `some` into the table, and says so. */
-static coll_status note_sites(coll_comm *comm, const hosts *some, const int *site, int sites,
-                              coll_error *error) {
+/* What was found of hosts: their sites, and the racks in these. */
+typedef struct places {
+  colli_measured_groups sites, racks;
+} places;
+
+/* Writes the levels of a host: its site, if there are several, and its rack, if there are more
+ * racks than sites. */
+static void name_levels(const places *at, int host, char text[COLLI_LEVELS_BYTES]) {
+  const int site = at->sites.group[host] + 1, rack = at->racks.group[host] + 1;
+  if (at->sites.count > 1 && at->racks.count > at->sites.count)
+    snprintf(text, COLLI_LEVELS_BYTES, COLLI_LEVEL_MEASURED_SITE "%d/rack%d", site, rack);
+  else if (at->sites.count > 1)
+    snprintf(text, COLLI_LEVELS_BYTES, COLLI_LEVEL_MEASURED_SITE "%d", site);
+  else
+    snprintf(text, COLLI_LEVELS_BYTES, COLLI_LEVEL_MEASURED "rack%d", rack);
+}
+
+/* Logs groups of hosts, and why they are. */
+static void tell_groups(const coll_comm *comm, const hosts *some, const char *kind,
+                        const colli_measured_groups *groups) {
+  if (groups->apart_ns <= 0)
+    return;
+  colli_log_write(
+      &comm->log, COLLI_LOG_INFO,
+      "hosts are in %d %ss: round trips in a %s take at most %.4g ms, to another one at "
+      "least %.4g ms",
+      groups->count, kind, kind, groups->inside_ns * 1e-6, groups->apart_ns * 1e-6);
+  for (int i = 0; i < some->count; i++)
+    colli_log_write(&comm->log, COLLI_LOG_INFO, "host %s is at %s %d of %d",
+                    colli_rank_at(comm->table, some->member[i]).host, kind, groups->group[i] + 1,
+                    groups->count);
+}
+
+/* Writes the places of the hosts in `some` into the table, and says so. */
+static coll_status note_places(coll_comm *comm, const hosts *some, const places *at,
+                               coll_error *error) {
   const int32_t *host = host_of(comm);
   colli_rank_info *all = colli_rank_table_unpack(comm->table);
   if (!all)
     return COLL_ERR_NO_MEMORY;
   for (int rank = 0; rank < comm->nranks; rank++) { /* hosts are listed by their numbers */
-    snprintf(all[rank].levels, COLLI_LEVELS_BYTES, COLLI_LEVEL_MEASURED "%d", site[host[rank]] + 1);
+    name_levels(at, host[rank], all[rank].levels);
     all[rank].level_source = COLLI_LEVELS_MEASURED;
   }
   keep(comm, COLLI_PARAM_LEVELS, all[comm->rank].levels);
-  for (int i = 0; i < some->count && comm->rank == 0; i++)
-    colli_log_write(&comm->log, COLLI_LOG_INFO,
-                    "host %s is at site %d of %d, as round trips to other hosts say",
-                    all[some->member[i]].host, site[i] + 1, sites);
+  if (comm->rank == 0) {
+    tell_groups(comm, some, "site", &at->sites);
+    tell_groups(comm, some, "rack", &at->racks);
+  }
   const coll_status status = use_records(comm, all, error);
   free(all);
   return status;
@@ -113,103 +165,194 @@ static double round_trip_ns(coll_comm *comm, int rank) {
   return ns;
 }
 
-/* Finds sites, unless levels are known. */
-static coll_status find_sites(coll_comm *comm, hosts *all, coll_error *error) {
+/* Finds sites and racks, unless levels are known. */
+static coll_status find_places(coll_comm *comm, hosts *all, coll_error *error) {
   if (comm->calls.plans.ninner > 0 || comm->calls.plans.model.sites)
     return COLL_OK;
   list_first(comm, host_of(comm), NULL, all);
-  int sites = 1, *site = calloc((size_t)all->count, sizeof(*site));
-  if (!site)
+  const colli_measured_hosts measured = {all->member, all->count, all->own, round_trip_ns};
+  const size_t count = (size_t)all->count;
+  int *numbers = malloc(2 * count * sizeof(*numbers));
+  if (!numbers)
     return COLL_ERR_NO_MEMORY;
-  coll_status status =
-      colli_measure_sites(comm, all->member, all->count, all->own, round_trip_ns, site, &sites);
-  if (status == COLL_OK && sites > 1)
-    status = note_sites(comm, all, site, sites, error);
-  free(site);
+  places at = {.sites = {.group = numbers}, .racks = {.group = numbers + count}};
+  coll_status status = colli_measure_sites(comm, &measured, &at.sites);
+  if (status == COLL_OK) {
+    memcpy(at.racks.group, at.sites.group, count * sizeof(*numbers));
+    at.racks.count = at.sites.count;
+    status = colli_measure_racks(comm, &measured, &at.racks);
+  }
+  if (status == COLL_OK && at.racks.count > 1)
+    status = note_places(comm, all, &at, error);
+  free(numbers);
   return status;
 }
 
 /* ---- speeds ---------------------------------------------------------------------------------- */
 
-/* Measures the link of this rank's host, among those of its site, and then the line to the next
- * site. */
-static coll_status measure_speeds(coll_comm *comm, hosts *some, findings *found) {
+/*
+ * Lists the first rank of host number `at` of each group number k that is in one of the next wider
+ * groups with this rank's; its own group first has `at` hosts that are before this rank's. False:
+ * some group has no such host.
+ */
+static bool list_counterparts(const coll_comm *comm, int k, hosts *out) {
   const colli_plans *plans = &comm->calls.plans;
-  const bool sites = plans->model.sites || plans->ninner > 0;
-  coll_status status = COLL_OK;
-  list_first(comm, host_of(comm), sites ? plans->group : NULL, some);
-  if (some->own >= 0 && some->count > 1)
-    status = colli_measure_link(comm, some->member, some->count, some->own, &found->rate);
-  if (status == COLL_OK)
-    status = coll_barrier(comm); /* or the line would be measured while links still are */
-  list_first(comm, plans->group, NULL, some);
-  if (status == COLL_OK && sites && some->own >= 0)
-    status = colli_measure_line(comm, some->member, some->count, some->own, &found->line_alpha,
-                                &found->line_rate);
+  const int32_t *host = host_of(comm), *of = groups_at(plans, k);
+  const int32_t *among = k < plans->ninner ? groups_at(plans, k + 1) : NULL;
+  int groups = 0, at = -1;
+  for (int pass = 0; pass < 2; pass++) { /* the first one finds `at` */
+    memset(out->seen, 0, (size_t)comm->nranks * sizeof(*out->seen));
+    out->count = groups = 0;
+    out->own = -1;
+    for (int rank = 0, next = 0; rank < comm->nranks; rank++) {
+      if (host[rank] < next)
+        continue;
+      next = host[rank] + 1;
+      if (among && among[rank] != among[comm->rank])
+        continue;
+      const int before = out->seen[of[rank]]++;
+      groups += before == 0;
+      if (pass == 0 && rank == comm->rank)
+        at = before;
+      if (pass == 0 || before != at)
+        continue;
+      if (rank == comm->rank)
+        out->own = out->count;
+      out->member[out->count++] = rank;
+    }
+    if (at < 0 || (at > 0 && is_line(plans, k)))
+      return false;
+  }
+  return groups > 1 && out->count == groups;
+}
+
+/* Measures the ways from this rank's group number k to the next one: all hosts at once, as a
+ * level's speed is that which each has then; over a line between sites one for each, as that is
+ * what is sent there. */
+static coll_status measure_level(coll_comm *comm, int k, hosts *some, findings *found) {
+  const int level = level_at(&comm->calls.plans, k);
+  if (level < 0)
+    return COLL_OK;
+  coll_status status = coll_barrier(comm); /* what was measured before must have ended */
+  if (status != COLL_OK || !list_counterparts(comm, k, some))
+    return status;
+  status = colli_measure_line(comm, some->member, some->count, some->own, &found->line_alpha[level],
+                              &found->line_rate[level]);
+  /* What the network says holds for shorter messages, when nobody else sends. */
+  const double way_ns = round_trip_ns(comm, some->member[(some->own + 1) % some->count]) / 2;
+  if (way_ns > 0)
+    found->line_alpha[level] = fmin(found->line_alpha[level], way_ns);
   return status;
 }
 
-/* Of each rank, what was found of its host and its site: `all` has what each rank has found itself.
- * A host that is alone at its site was not measured; its link counts as as fast as any. Hosts with
- * a rank whose user has given a number get none. `first` has room for as many, and is 0. */
+/* Measures the link of this rank's host, among those of its widest group, and then what lies
+ * between the groups of each level. */
+static coll_status measure_speeds(coll_comm *comm, hosts *some, findings *found) {
+  const colli_plans *plans = &comm->calls.plans;
+  const bool wide = plans->model.sites || plans->ninner > 0;
+  coll_status status = COLL_OK;
+  list_first(comm, host_of(comm), wide ? plans->group : NULL, some);
+  if (some->own >= 0 && some->count > 1)
+    status = colli_measure_link(comm, some->member, some->count, some->own, &found->rate);
+  for (int k = 0; k <= plans->ninner && status == COLL_OK; k++)
+    status = measure_level(comm, k, some, found);
+  return status;
+}
+
+/* Gives all ranks of each group number k what its hosts have measured, on average; `first` has room
+ * for all ranks. */
+static void spread_level(const coll_comm *comm, int k, findings *all, findings *first) {
+  const int32_t *group = groups_at(&comm->calls.plans, k);
+  const int level = level_at(&comm->calls.plans, k);
+  if (level < 0)
+    return;
+  memset(first, 0, (size_t)comm->nranks * sizeof(*first));
+  for (int rank = 0; rank < comm->nranks; rank++) {
+    findings *sum = &first[group[rank]];
+    if (all[rank].line_rate[level] <= 0)
+      continue;
+    sum->rate++; /* counts them */
+    sum->line_rate[level] += all[rank].line_rate[level];
+    sum->line_alpha[level] += all[rank].line_alpha[level];
+  }
+  for (int rank = 0; rank < comm->nranks; rank++) {
+    const findings *sum = &first[group[rank]];
+    all[rank].line_rate[level] = sum->rate > 0 ? sum->line_rate[level] / sum->rate : 0;
+    all[rank].line_alpha[level] = sum->rate > 0 ? sum->line_alpha[level] / sum->rate : 0;
+  }
+}
+
+/* Of each rank, what was found of its host and its groups: `all` has what each rank has found
+ * itself. A host that is alone at its site was not measured; its link counts as as fast as any.
+ * Hosts with a rank whose user has given a number get none. `first` has room for as many. */
 static void spread(const coll_comm *comm, findings *all, findings *first) {
-  const int32_t *host = host_of(comm), *group = comm->calls.plans.group;
+  const int32_t *host = host_of(comm);
   double most = 0;
+  for (int k = 0; k <= comm->calls.plans.ninner; k++)
+    spread_level(comm, k, all, first);
+  memset(first, 0, (size_t)comm->nranks * sizeof(*first));
   for (int rank = 0; rank < comm->nranks; rank++) {
     most = all[rank].rate > most ? all[rank].rate : most;
     if (all[rank].rate > 0)
       first[host[rank]].rate = all[rank].rate;
-    if (all[rank].line_rate > 0) {
-      first[group[rank]].line_rate = all[rank].line_rate;
-      first[group[rank]].line_alpha = all[rank].line_alpha;
-    }
   }
   for (int rank = 0; rank < comm->nranks; rank++)
     if (colli_rank_at(comm->table, rank).link_source == COLLI_SPEED_DECLARED)
       first[host[rank]].rate = -1;
   for (int rank = 0; rank < comm->nranks; rank++) {
-    double rate = first[host[rank]].rate;
-    all[rank] = first[group[rank]];
+    const double rate = first[host[rank]].rate;
     all[rank].rate = rate == 0 ? most : rate > 0 ? rate : 0;
+  }
+}
+
+/* Says what was found of the ways between groups number k, which are in the order of their first
+ * ranks. */
+static void tell_level(const coll_comm *comm, int k, const findings *found) {
+  const colli_plans *plans = &comm->calls.plans;
+  const int32_t *group = groups_at(plans, k);
+  const int level = level_at(plans, k);
+  for (int rank = 0, told = 0; level >= 0 && rank < comm->nranks; rank++) {
+    if (group[rank] < told)
+      continue;
+    told = group[rank] + 1;
+    if (found[rank].line_rate[level] > 0)
+      colli_log_write(&comm->log, COLLI_LOG_INFO,
+                      "from host %s's %s to the next: %.4g ms and %.4g Mbit/s measured%s",
+                      colli_rank_at(comm->table, rank).host, is_line(plans, k) ? "site" : "group",
+                      found[rank].line_alpha[level] * 1e-6,
+                      found[rank].line_rate[level] * COLLI_NS_PER_BYTE_AT_1_MBIT,
+                      is_line(plans, k) ? "" : " for each host");
   }
 }
 
 /* Says what was found, on rank 0. */
 static void tell_speeds(const coll_comm *comm, const hosts *all, const findings *found) {
-  const int32_t *group = comm->calls.plans.group;
-  int told = 0; /* groups, which are in the order of their first ranks */
   for (int i = 0; i < all->count; i++) {
     const int rank = all->member[i];
     if (found[rank].rate > 0)
       colli_log_write(&comm->log, COLLI_LOG_INFO, "the link of host %s: %.4g Mbit/s measured",
                       colli_rank_at(comm->table, rank).host,
                       found[rank].rate * COLLI_NS_PER_BYTE_AT_1_MBIT);
-    if (group[rank] < told)
-      continue;
-    told = group[rank] + 1;
-    if (found[rank].line_rate > 0)
-      colli_log_write(&comm->log, COLLI_LOG_INFO,
-                      "from host %s's site to the next: %.4g ms and %.4g Mbit/s measured",
-                      colli_rank_at(comm->table, rank).host, found[rank].line_alpha * 1e-6,
-                      found[rank].line_rate * COLLI_NS_PER_BYTE_AT_1_MBIT);
   }
+  for (int k = 0; k <= comm->calls.plans.ninner; k++)
+    tell_level(comm, k, found);
 }
 
-/* Writes what was found into the table; the line is what lies between the widest groups. */
+/* Writes what was found into the table; what was declared of levels stays. */
 static coll_status note_speeds(coll_comm *comm, const findings *found, coll_error *error) {
-  const colli_plans *plans = &comm->calls.plans;
-  const int level = plans->names[plans->ninner] > 0 ? plans->names[plans->ninner] - 1 : 0;
   char text[32];
   colli_rank_info *all = colli_rank_table_unpack(comm->table);
   if (!all)
     return COLL_ERR_NO_MEMORY;
   for (int rank = 0; rank < comm->nranks; rank++) {
     colli_rank_info *info = &all[rank];
-    if (found[rank].line_rate > 0) {
+    for (int level = 0; level < COLLI_HOST_LEVELS; level++) {
+      if (found[rank].line_rate[level] <= 0)
+        continue;
       if (info->level_alpha_ns[level] <= 0)
-        info->level_alpha_ns[level] = found[rank].line_alpha;
+        info->level_alpha_ns[level] = found[rank].line_alpha[level];
       if (info->level_beta_ns_per_byte[level] <= 0)
-        info->level_beta_ns_per_byte[level] = 1 / found[rank].line_rate;
+        info->level_beta_ns_per_byte[level] = 1 / found[rank].line_rate[level];
     }
     if (found[rank].rate <= 0)
       continue;
@@ -248,8 +391,9 @@ static coll_status find_speeds(coll_comm *comm, hosts *some, coll_error *error) 
 coll_status colli_measure_links(coll_comm *comm, coll_error *error) {
   if (!is_wanted(comm))
     return COLL_OK;
-  hosts some = {.member = calloc((size_t)comm->nranks, sizeof(int))};
-  coll_status status = some.member ? find_sites(comm, &some, error) : COLL_ERR_NO_MEMORY;
+  hosts some = {.member = calloc(2 * (size_t)comm->nranks, sizeof(int))};
+  some.seen = some.member ? some.member + comm->nranks : NULL;
+  coll_status status = some.member ? find_places(comm, &some, error) : COLL_ERR_NO_MEMORY;
   if (status == COLL_OK)
     status = find_speeds(comm, &some, error);
   free(some.member);

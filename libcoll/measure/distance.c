@@ -1,33 +1,73 @@
 /*
  * distance.c: finds hosts that are far from each other, by the round trips to a few of them.
  *
- * Host 0 is the first landmark, to which all others measure the round trip. The host that is
- * farthest from all landmarks becomes the next one, as long as it is far (FAR_NS). A host's site is
- * that of its nearest landmark. If hosts turn out not to be much nearer to their landmark than
- * landmarks are to each other, there are no sites: round trips were long because hosts are busy.
- * This needs n round trips for each site instead of n^2. Source: Gonzalez, "Clustering to minimize
- * the maximum intercluster distance", Theoretical Computer Science 38 (1985).
+ * One host is the first landmark, to which all others measure the round trip. The host that is
+ * farthest from all landmarks becomes the next one, as long as it is far. A host's group is that of
+ * its nearest landmark. If hosts turn out not to be much nearer to their landmark than to
+ * all others, there are no groups: distances grow gradually, or round trips were long because hosts
+ * are busy. This needs n round trips for each group instead of n^2. Source: Gonzalez, "Clustering
+ * to minimize the maximum intercluster distance", Theoretical Computer Science 38 (1985).
+ *
+ * Sites are divided in the same way into racks, all at the same time.
  */
 #include "libcoll/measure/distance.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "libcoll/base/clock.h"
 
-#define PINGS     5
-#define FAR_NS    1e6 /* processes of one site that wait for a core seldom take so long five times */
-#define FAR_TIMES 4   /* as far as any host from its landmark */
-#define AT_ONCE   32 /* a landmark answers as many hosts in that time; with more, it takes longer */
-#define TAG_PING  2
-#define TAG_PONG  3
+#define PINGS    5
+#define AT_ONCE  32 /* a landmark answers as many hosts in that time; with more, it takes longer */
+#define TAG_PING 2
+#define TAG_PONG 3
 
-/* The shortest of a few round trips to a rank, or what the network says if that is less: ranks that
- * wait for a core answer late, kernels do not. */
-static coll_status ping(coll_comm *comm, int landmark, colli_round_trip_fn *network, double *ns) {
+/* What makes hosts far from each other. */
+typedef struct far_rule {
+  double ns;         /* at least */
+  double times;      /* as far as any host from its landmark, at least */
+  bool network_only; /* only what the network says counts, and groups of one host each do not */
+  int most;          /* groups; hosts of further ones count to the nearest of these */
+} far_rule;
+
+/* Processes of one site that wait for a core seldom take so long five times. */
+static const far_rule site_rule = {1e6, 4, false, 8};
+/* Kernels on busy cores answer within half of that. */
+static const far_rule rack_rule = {1e5, 3, true, 32};
+
+/* A group that is being divided. */
+typedef struct parent {
+  int size;     /* hosts */
+  int landmark; /* the host that is one now; */
+  int count;    /* how many there have been before it */
+  bool done;
+} parent;
+
+/* What is under way. */
+typedef struct division {
+  coll_comm *comm;
+  const colli_measured_hosts *hosts;
+  far_rule rule;
+  const int *of;   /* the parent of each host */
+  parent *parents; /* `count` */
+  int count;
+  int *near;       /* each host's nearest landmark, by its number in the parent, */
+  double *nearest; /* and the round trip to it, */
+  double *second;  /* and to the second nearest one */
+  double *ns;      /* from each host to the landmark of this round */
+  double *all;     /* from each rank */
+} division;
+
+/* ---- round trips ----------------------------------------------------------------------------- */
+
+/* What the network says of the way to a rank, or if it says nothing, the shortest of a few round
+ * trips: ranks that wait for a core answer late, kernels do not. */
+static coll_status ping(const division *d, int landmark, double *ns) {
   uint8_t byte = 0;
+  coll_comm *comm = d->comm;
   coll_status status = COLL_OK;
   *ns = INFINITY;
   for (int i = 0; i < PINGS && status == COLL_OK; i++) {
@@ -37,8 +77,9 @@ static coll_status ping(coll_comm *comm, int landmark, colli_round_trip_fn *netw
       status = coll_recv(&byte, 1, COLL_UINT8, landmark, TAG_PONG, NULL, comm);
     *ns = fmin(*ns, (double)(colli_now_ns() - since));
   }
-  const double network_ns = status == COLL_OK ? network(comm, landmark) : 0;
-  *ns = network_ns > 0 ? fmin(*ns, network_ns) : *ns;
+  const double network_ns = status == COLL_OK ? d->hosts->round_trip(comm, landmark) : 0;
+  if (network_ns > 0 || d->rule.network_only)
+    *ns = network_ns;
   return status;
 }
 
@@ -55,59 +96,148 @@ static coll_status answer(coll_comm *comm, int others) {
   return status;
 }
 
-/* The round trips of all hosts to a landmark; `all` has room for all ranks. */
-static coll_status reach(coll_comm *comm, const int *member, int count, int own, int landmark,
-                         colli_round_trip_fn *network, double *all, double *ns) {
+/* The round trips of all hosts to the landmarks of their parents. */
+static coll_status reach(const division *d) {
+  const colli_measured_hosts *hosts = d->hosts;
+  const parent *own = hosts->own >= 0 ? &d->parents[d->of[hosts->own]] : NULL;
   double mine = 0;
   coll_status status = COLL_OK;
-  if (own == landmark)
-    status = answer(comm, count - 1);
-  else if (own >= 0)
-    status = ping(comm, member[landmark], network, &mine);
+  if (own && !own->done && hosts->own == own->landmark)
+    status = answer(d->comm, own->size - 1);
+  else if (own && !own->done)
+    status = ping(d, hosts->member[own->landmark], &mine);
   if (status == COLL_OK)
-    status = coll_allgather(&mine, all, 1, COLL_FLOAT64, comm);
-  for (int host = 0; host < count && status == COLL_OK; host++)
-    ns[host] = all[member[host]];
+    status = coll_allgather(&mine, d->all, 1, COLL_FLOAT64, d->comm);
+  for (int host = 0; host < hosts->count && status == COLL_OK; host++)
+    d->ns[host] = d->all[hosts->member[host]];
   return status;
 }
 
-/* Gives each host to the new landmark if that is nearer; the host that is farthest from its
- * landmark now. nearest[host]: the round trip. */
-static int add_landmark(const double *ns, int count, int number, double *nearest, int *site) {
-  int farthest = 0;
-  for (int host = 0; host < count; host++) {
-    if (number == 0 || ns[host] < nearest[host]) {
-      nearest[host] = ns[host];
-      site[host] = number;
+/* ---- groups ---------------------------------------------------------------------------------- */
+
+/* Gives a host to the new landmark of its parent if that is nearer. */
+static void add_host(division *d, int host, int landmark_number) {
+  const double ns = d->ns[host];
+  if (ns >= d->nearest[host]) {
+    d->second[host] = fmin(d->second[host], ns);
+    return;
+  }
+  d->second[host] = d->nearest[host];
+  d->nearest[host] = ns;
+  d->near[host] = landmark_number;
+}
+
+/* Has a new landmark in a parent; the host that is farthest from its own then becomes the next one,
+ * if it is far. */
+static void add_landmark(division *d, int which) {
+  parent *p = &d->parents[which];
+  int farthest = -1;
+  for (int host = 0; host < d->hosts->count; host++) {
+    if (d->of[host] != which)
+      continue;
+    add_host(d, host, p->count);
+    if (farthest < 0 || d->nearest[host] > d->nearest[farthest])
+      farthest = host;
+  }
+  p->count++;
+  p->landmark = farthest;
+  p->done = d->nearest[farthest] <= d->rule.ns || p->count == d->rule.most;
+}
+
+/* The shortest round trip from a host of a parent to another group's landmark. */
+static double apart(const division *d, int which) {
+  double ns = INFINITY;
+  for (int host = 0; host < d->hosts->count; host++)
+    if (d->of[host] == which)
+      ns = fmin(ns, d->second[host]);
+  return ns;
+}
+
+/* Whether a parent, which is done, is divided. */
+static bool is_divided(const division *d, int which) {
+  const parent *p = &d->parents[which];
+  return p->count > 1 && d->rule.times * d->nearest[p->landmark] <= apart(d, which) &&
+         !(d->rule.network_only && p->count == p->size);
+}
+
+/* Numbers the groups that parents were divided into. */
+static void number_groups(const division *d, colli_measured_groups *out) {
+  int next = 0;
+  out->inside_ns = 0;
+  out->apart_ns = INFINITY;
+  for (int which = 0; which < d->count; which++) {
+    const parent *p = &d->parents[which];
+    const bool divided = is_divided(d, which);
+    for (int host = 0; host < d->hosts->count; host++)
+      if (d->of[host] == which)
+        out->group[host] = next + (divided ? d->near[host] : 0);
+    next += divided ? p->count : 1;
+    if (divided) {
+      out->inside_ns = fmax(out->inside_ns, d->nearest[p->landmark]);
+      out->apart_ns = fmin(out->apart_ns, apart(d, which));
     }
-    farthest = nearest[host] > nearest[farthest] ? host : farthest;
   }
-  return farthest;
+  out->count = next;
+  out->apart_ns = isinf(out->apart_ns) ? 0 : out->apart_ns;
 }
 
-coll_status colli_measure_sites(coll_comm *comm, const int *member, int count, int own,
-                                colli_round_trip_fn *network, int *site, int *sites) {
-  int landmark = 0, nranks = 0;
-  coll_status status = coll_comm_nranks(comm, &nranks);
-  size_t n = (size_t)count;
-  double *ns = malloc((2 * n + (size_t)nranks) * sizeof(*ns));
-  if (!ns)
-    return COLL_ERR_NO_MEMORY;
-  double apart = INFINITY, far = FAR_NS * (1 + (double)count / AT_ONCE), *nearest = ns + n;
-  for (*sites = 0; status == COLL_OK && *sites < COLLI_MEASURED_SITES;) {
-    status = reach(comm, member, count, own, landmark, network, ns + 2 * n, ns);
-    if (status != COLL_OK)
-      break;
-    landmark = add_landmark(ns, count, (*sites)++, nearest, site);
-    if (nearest[landmark] <= far)
-      break;
-    if (*sites < COLLI_MEASURED_SITES)
-      apart = nearest[landmark]; /* which only becomes less */
+/* Whether some parent is not done. */
+static bool any_left(const division *d) {
+  for (int which = 0; which < d->count; which++)
+    if (!d->parents[which].done)
+      return true;
+  return false;
+}
+
+/* Divides the groups in `out`. d: but for what is allocated. */
+static coll_status divide(division *d, colli_measured_groups *out) {
+  const size_t n = (size_t)d->hosts->count;
+  int nranks = 0;
+  coll_status status = coll_comm_nranks(d->comm, &nranks);
+  double *numbers = malloc((3 * n + (size_t)nranks) * sizeof(*numbers));
+  int *of = malloc(2 * n * sizeof(*of));
+  d->count = out->count;
+  d->parents = calloc((size_t)out->count, sizeof(*d->parents));
+  if (numbers && of && d->parents) {
+    d->of = memcpy(of, out->group, n * sizeof(*of));
+    d->near = of + n;
+    d->nearest = numbers;
+    d->second = numbers + n;
+    d->ns = numbers + 2 * n;
+    d->all = numbers + 3 * n;
+    for (int host = d->hosts->count - 1; host >= 0; host--) {
+      d->parents[of[host]].size++;
+      d->parents[of[host]].landmark = host;
+      d->nearest[host] = d->second[host] = INFINITY;
+    }
+    while (status == COLL_OK && any_left(d)) {
+      status = reach(d);
+      for (int which = 0; which < d->count && status == COLL_OK; which++)
+        if (!d->parents[which].done)
+          add_landmark(d, which);
+    }
+    if (status == COLL_OK)
+      number_groups(d, out);
+  } else {
+    status = COLL_ERR_NO_MEMORY;
   }
-  if (status == COLL_OK && FAR_TIMES * nearest[landmark] > apart) {
-    *sites = 1;
-    memset(site, 0, n * sizeof(*site));
-  }
-  free(ns);
+  free(numbers);
+  free(of);
+  free(d->parents);
   return status;
+}
+
+coll_status colli_measure_sites(coll_comm *comm, const colli_measured_hosts *hosts,
+                                colli_measured_groups *out) {
+  division d = {.comm = comm, .hosts = hosts, .rule = site_rule};
+  d.rule.ns *= 1 + (double)hosts->count / AT_ONCE;
+  memset(out->group, 0, (size_t)hosts->count * sizeof(*out->group));
+  out->count = 1;
+  return divide(&d, out);
+}
+
+coll_status colli_measure_racks(coll_comm *comm, const colli_measured_hosts *hosts,
+                                colli_measured_groups *out) {
+  division d = {.comm = comm, .hosts = hosts, .rule = rack_rule};
+  return divide(&d, out);
 }

@@ -4,17 +4,36 @@
 
 #include "coll/coll.h"
 
-#define COLLI_MEASURED_SITES 8 /* hosts of further ones count to the nearest of these */
-
 /* The shortest round trip to a rank that the network itself has had, in ns; 0: unknown. */
 typedef double colli_round_trip_fn(coll_comm *comm, int rank);
 
+/* Some hosts, of which all ranks know the same but for `own`. */
+typedef struct colli_measured_hosts {
+  const int *member; /* one rank of each of `count` hosts */
+  int count;
+  int own; /* this rank's number among them, or -1 */
+  colli_round_trip_fn *round_trip;
+} colli_measured_hosts;
+
+/* Groups of hosts: group[host], from 0, for so many hosts. */
+typedef struct colli_measured_groups {
+  int *group;
+  int count;
+  double inside_ns; /* the longest round trip from a host to the first one that was looked at in its
+                       group, */
+  double apart_ns;  /* and the shortest between two groups that were one; 0: none was divided */
+} colli_measured_groups;
+
 /*
- * Groups hosts into sites. Every rank calls it; member[0 .. count-1] are one rank of each host, and
- * `own` is this rank's number among them, or -1. site[host]: the number of its site, from 0; equal
- * on all ranks. *sites: how many; 1 if no host is far. Errors: NO_MEMORY, and those of messages.
+ * Groups hosts into up to eight sites. Every rank calls it, and gets the same; out->group has room
+ * for all hosts. Errors: NO_MEMORY, and those of messages.
  */
-coll_status colli_measure_sites(coll_comm *comm, const int *member, int count, int own,
-                                colli_round_trip_fn *network, int *site, int *sites);
+coll_status colli_measure_sites(coll_comm *comm, const colli_measured_hosts *hosts,
+                                colli_measured_groups *out);
+
+/* Divides each site in `out` into up to 32 racks, or whatever else is nearer inside than to others;
+ * only by what the network says. */
+coll_status colli_measure_racks(coll_comm *comm, const colli_measured_hosts *hosts,
+                                colli_measured_groups *out);
 
 #endif

@@ -195,16 +195,17 @@ static int number_level(const colli_rank_info *table, int nranks, int level, nam
 }
 
 /* What a message costs that leaves a group of a level, as some rank knows; 0: none does. */
-static colli_pair_cost known_cost(const colli_rank_info *table, int nranks, int level,
-                                  colli_level_source source) {
+static colli_pair_cost known_cost(const colli_rank_info *table, int nranks, int level) {
   colli_pair_cost cost = {0, 0};
+  const bool line = level == 0 && strncmp(table[0].levels, COLLI_LEVEL_MEASURED_SITE,
+                                          strlen(COLLI_LEVEL_MEASURED_SITE)) == 0;
   for (int rank = 0; rank < nranks; rank++) {
     cost.alpha_ns = fmax(cost.alpha_ns, table[rank].level_alpha_ns[level]);
     cost.beta_ns_per_byte = fmax(cost.beta_ns_per_byte, table[rank].level_beta_ns_per_byte[level]);
   }
-  if (source == COLLI_LEVELS_MEASURED && cost.alpha_ns <= 0)
+  if (line && cost.alpha_ns <= 0)
     cost.alpha_ns = LINE_ALPHA_NS;
-  if (source == COLLI_LEVELS_MEASURED && cost.beta_ns_per_byte <= 0)
+  if (line && cost.beta_ns_per_byte <= 0)
     cost.beta_ns_per_byte = LINE_BETA;
   return cost;
 }
@@ -238,8 +239,8 @@ static void set_far(colli_pair_cost known, bool merged, colli_locality *out) {
 
 /* Adds all levels that have several groups, from the narrowest on. `sorted` has room for all
  * ranks. */
-static coll_status add_levels(const colli_rank_info *table, int nranks, colli_level_source source,
-                              named *sorted, colli_locality *out) {
+static coll_status add_levels(const colli_rank_info *table, int nranks, named *sorted,
+                              colli_locality *out) {
   for (int level = depth_of(&table[0]) - 1; level >= 0; level--) {
     int32_t *group = malloc((size_t)nranks * sizeof(*group));
     if (!group)
@@ -250,7 +251,7 @@ static coll_status add_levels(const colli_rank_info *table, int nranks, colli_le
       break;
     }
     const bool merged = count == out->ngroups; /* each has one group of the level before */
-    const colli_pair_cost cost = known_cost(table, nranks, level, source);
+    const colli_pair_cost cost = known_cost(table, nranks, level);
     if (merged)
       free(group);
     else
@@ -275,7 +276,7 @@ coll_status colli_hierarchy_apply(const colli_rank_info *table, int nranks, coll
   if (sorted && first)
     wrong = find_contradiction(table, nranks, out, first, &a, &b);
   if (sorted && first && !wrong)
-    status = add_levels(table, nranks, source, sorted, out);
+    status = add_levels(table, nranks, sorted, out);
   free(sorted);
   free(first);
   if (wrong && source == COLLI_LEVELS_DECLARED)

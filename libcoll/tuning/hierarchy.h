@@ -7,7 +7,8 @@
 
 /* How the names of groups begin that were found by measuring. Those who join the ranks later may
  * have none; then there are no levels. */
-#define COLLI_LEVEL_MEASURED "measured:"
+#define COLLI_LEVEL_MEASURED      "measured:"
+#define COLLI_LEVEL_MEASURED_SITE COLLI_LEVEL_MEASURED "site"
 
 /*
  * Takes a setting (COLL_LEVELS) over into a record, or if it is empty what Slurm says in the
@@ -19,10 +20,10 @@ coll_status colli_hierarchy_describe(const char *text, colli_rank_info *info, co
 /*
  * If the ranks are in several groups of hosts, makes the widest of these the groups of `out`, which
  * are hosts before, and the others out->inner; the model has their costs. What no rank knows is
- * assumed: between groups a message takes twice as long as inside, and what has been measured to be
- * far takes 2 ms, at 1 Gbit/s. A level whose groups are those of a narrower one counts only by what
- * is known of its costs. Errors: MISMATCH (levels that are declared contradict each other),
- * NO_MEMORY.
+ * assumed: between groups a message takes twice as long as inside, and sites that have been found
+ * by measuring are 2 ms from each other, at 1 Gbit/s. A level whose groups are those of a narrower
+ * one counts only by what is known of its costs. Errors: MISMATCH (levels that are declared
+ * contradict each other), NO_MEMORY.
  */
 coll_status colli_hierarchy_apply(const colli_rank_info *table, int nranks, colli_locality *out,
                                   coll_error *error);

@@ -10,6 +10,8 @@ root=10.84.0.1
 
 trap 'exec 3>&-; cleanup' EXIT
 
+line= # the process that is the line
+
 # Hosts 1 and 3 are at one site, 2 and 4 at the other. The line ends with descriptor 3.
 set_up() {
   add_networks && mkfifo "$out/line" || return 1
@@ -17,7 +19,18 @@ set_up() {
     ip netns add "$tag-$i" && ip -n "$tag-$i" link set lo up || return 1
     plug "$i" $(((i + 1) % 2)) 10.84.0 || return 1
   done
-  "$BUILD/tests/hosts_wan" "l0$tag" "l1$tag" 100000000 10 0 <"$out/line" >"$out/wan" 2>&1 &
+  lay_line 100000000 10
+}
+
+# lay_line BITS_PER_S RTT_MS: a line, in place of the one before. It may not wait for a core, where that is permitted.
+lay_line() {
+  local first=
+  chrt -f 1 true && first="chrt -f 1"
+  exec 3>&-
+  [ -z "$line" ] || wait "$line"
+  : >"$out/wan"
+  $first "$BUILD/tests/hosts_wan" "l0$tag" "l1$tag" "$1" "$2" 0 <"$out/line" >"$out/wan" 2>&1 &
+  line=$!
   exec 3>"$out/line"
   await 10 grep -q ready "$out/wan" || return 1
   for n in 0 1; do ip link set "l$n$tag" master "b$n$tag" up || return 1; done
@@ -49,6 +62,8 @@ expect "two sites are found" [ "$(grep -c "is at site [12] of 2" "$out/0")" = 4 
 expect "each has two hosts" [ "$(grep -c "is at site 2 of 2" "$out/0")" = 2 ]
 expect "the line is measured" grep -q "from host .*'s site to the next: .* Mbit/s measured" "$out/0"
 expect "less goes over the line ($moved instead of $plain bytes)" [ "$moved" -lt "$plain" ]
+expect "the log says why there are sites" \
+  grep -qE "hosts are in 2 sites: round trips in a site take at most 0.* ms, to another one at least 1.* ms" "$out/0"
 
 COLL_LINK_SPEED=measure start_ranks 120 "$BUILD/tests/hosts_parts"
 expect "communicators made from one with sites give right results" all_succeed
@@ -57,6 +72,15 @@ expect "communicators made from one with sites give right results" all_succeed
 COLL_LOG=info COLL_LINK_SPEED=measure start_ranks 120 "$BUILD/tests/hosts_parts" "$out/id"
 expect "one with sites grows, and shrinks again, with right results" all_succeed
 expect "sites were found before that" [ "$(grep -c "is at site [12] of 2" "$out/0")" = 3 ]
+
+# What lies between is near now, but farther than hosts of one bridge are from each other, and two hosts share it.
+expect "another line is laid" lay_line 100000000 0.6 >"$out/laid" 2>&1
+count "measured racks" allreduce "[ \$COLL_RANK != 3 ] || export COLL_LINK_SPEED=measure"
+expect "two racks are found" [ "$(grep -c "is at rack [12] of 2" "$out/0")" = 4 ]
+expect "each has two hosts (racks)" [ "$(grep -c "is at rack 2 of 2" "$out/0")" = 2 ]
+expect "each host has half of what is between them" \
+  grep -qE "from host .*'s group to the next: .* [2-5][0-9](\.[0-9]*)? Mbit/s measured for each host" "$out/0"
+expect "less goes over the line (racks: $moved instead of $plain bytes)" [ "$moved" -lt "$plain" ]
 
 start_ranks 60 sh -c '[ $COLL_RANK = 2 ] || export COLL_LEVELS=a; exec "$@"' sh "$BUILD/bin/coll_perf" allreduce -b 8 -e 8
 wait $pids
