@@ -33,7 +33,7 @@ expect_in "its ways" "  3 links (the first from 0 to 1): lo 127.0.0.1 to 127.0.0
 grep -Eq '^ +1 +tcp +- +tcp$' out || fail "no table: $(cat out)"
 for decorated in COLL_DATA_CHECK=crc32c COLL_FAULT=again=20,delay_us=300; do
   env $decorated COLL_TRANSPORT=tcp "$collrun" --timeout 60 -n 3 "$topo" --explain 2,0 > out 2> err || fail "explain: $(cat err)"
-  expect_in "ways under $decorated" "from 0 to 2: tcp: same host: lo 127.0.0.1 to 127.0.0.1" out
+  expect_in "ways under $decorated" "from 0 to 2: tcp: same host: lo 127.0.0.1 to 127.0.0.1; shortest round trip 0." out
 done
 
 # Two hosts, by ranks with different host ids: shared memory within a host, TCP between them.

@@ -15,6 +15,13 @@ static int peer_of(const topo_paths *paths, int rank, int slot) {
   return rank == paths->pair[0] ? paths->pair[1] : rank == paths->pair[1] ? paths->pair[0] : -1;
 }
 
+/* Adds what the network says of the time; only to one pair's text, as others' are compared. */
+static void add_round_trip(const topo_paths *paths, double ns, char *text) {
+  const size_t used = strlen(text);
+  if (paths->pair[0] >= 0 && ns > 0)
+    snprintf(text + used, TOPO_PATHS_BYTES - used, "; shortest round trip %.3g ms", ns * 1e-6);
+}
+
 /* Writes this rank's texts; returns how many ways it lacks. */
 static int tell(const topo_paths *paths, coll_comm *comm, int rank,
                 char (*mine)[TOPO_PATHS_BYTES]) {
@@ -26,6 +33,7 @@ static int tell(const topo_paths *paths, coll_comm *comm, int rank,
         peer < 0 ? 0 : colli_comm_paths(comm, peer, mine[slot], TOPO_PATHS_BYTES, &round_trip_ns);
     if (lacks > 0 && *mine[slot] == '\0')
       strcpy(mine[slot], "(not connected)");
+    add_round_trip(paths, peer < 0 ? 0 : round_trip_ns, mine[slot]);
     lacking += lacks;
   }
   return lacking;

@@ -26,7 +26,8 @@ typedef struct topo_paths {
 coll_status topo_paths_gather(coll_comm *comm, const int pair[2], topo_paths *out);
 void topo_paths_free(topo_paths *paths);
 
-/* The ways from one rank to another; "": nothing is known. */
+/* The ways from one rank to another, of a single pair also the network's shortest round trip; "":
+ * nothing is known. */
 const char *topo_paths_of(const topo_paths *paths, int rank, int peer);
 
 /* Prints the ways between all pairs, those of the same addresses once. */
