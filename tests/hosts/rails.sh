@@ -135,7 +135,7 @@ done
 
 # They begin while the second network is down; so far COLL_TLS is 1.
 cut 1 on
-COLL_LOG=info start_ranks 400 "$BUILD/bin/coll_perf" allreduce -b 4M -e 4M -n 25
+COLL_LOG=info start_until
 expect "the first interface alone is used" await_sent 0 8
 cut 1 off
 expect "the second one is used later" await_sent 1 8
