@@ -30,6 +30,8 @@ static coll_status take_part(shrink *s) {
     shrink_tend(s);
     if (s->aborter >= 0)
       return shrink_fail_aborted(s);
+    if (s->starved)
+      return shrink_fail_starved(s);
     int leader = shrink_candidate(s);
     COLLI_ASSERT_RANK(leader >= 0 && leader <= s->b.rank, s->b.rank);
     if (leader == s->b.rank)

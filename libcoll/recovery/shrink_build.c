@@ -96,6 +96,8 @@ static coll_status interrupt(void *ctx, coll_error *error) {
   if (s->aborter >= 0)
     return colli_shrink_fail_aborted(s->comm, s->aborter, s->task, error);
   shrink_links_read(s);
+  if (s->starved)
+    return fail_inside(s, shrink_fail_starved(s));
   if (s->up.conn.fd < 0)
     return check_members(s);
   if (shrink_hear_order(s) == COLL_T_AGAIN && shrink_pass_up(s))

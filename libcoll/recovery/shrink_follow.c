@@ -63,6 +63,8 @@ static int next_order(shrink *s) {
     shrink_tend(s);
     if (!shrink_pass_up(s))
       return EPIPE;
+    if (s->starved)
+      return ENOMEM;
     shrink_wait_begin(s);
     boot_polls_wake(&s->b.polls, shrink_pass_up_ns(s));
     boot_polls_add(&s->b.polls, s->up.conn.fd, POLLIN);

@@ -206,7 +206,7 @@ static bool may_be_committed(lead *l, bool *asks) {
                          m->head.renewed != 0, m->head.newcomers, m->list);
       return true;
     }
-    *asks = s->altered < 0 && s->aborter < 0 && ask_again(l, &view);
+    *asks = s->altered < 0 && s->aborter < 0 && !s->starved && ask_again(l, &view);
     m = earlier_list(l, m ? m->head.ballot : s->ballot);
   } while (m && !*asks);
   return false;
@@ -235,7 +235,7 @@ bool lead_gather(lead *l) {
       all = all && !lead_is_missing(s, r) && !s->members[r].asked;
     }
     const bool pauses = now_ns < l->pause_ns;
-    if (late || (all && !pauses) || s->proved || s->altered >= 0 || s->aborter >= 0) {
+    if (late || (all && !pauses) || s->proved || s->altered >= 0 || s->aborter >= 0 || s->starved) {
       bool committed = may_be_committed(l, &asks);
       for (int r = 0; r < s->b.nranks && !asks; r++)
         l->takes[r] = here(s, r) && (!committed || (s->listed[r] && lead_has_adopted(s, r)));

@@ -199,6 +199,7 @@ typedef struct shrink {
   bool *gone, *skipped; /* by rank */
   bool *slow;           /* by rank: does not answer at once, so it is no parent */
   int altered;          /* a rank one of whose messages arrived altered; -1: none */
+  bool starved;         /* could not take what another rank said, however often it tried */
   int astray;           /* a rank that made another call (task); -1: none */
   int aborter;          /* the rank on which this call was aborted; -1: it was not */
   uint64_t verdict_ns;  /* if it was: how long to wait for what the coordinator says */
@@ -398,6 +399,9 @@ colli_secret *shrink_new_secret(const colli_secret *known, const uint8_t salt[CO
 /* Fails because those who take a list are too few, or because rank `astray` makes another call. */
 coll_status shrink_fail_few(shrink *s, const bool *takes);
 coll_status shrink_fail_astray(const shrink *s);
+
+/* Fails because this rank is `starved`: others would wait for what it does not pass on. */
+coll_status shrink_fail_starved(shrink *s);
 
 /* Notes that the rank of s->b.error ran short, as the error says. */
 void shrink_note_short(shrink *s);

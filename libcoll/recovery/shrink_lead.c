@@ -144,6 +144,8 @@ static coll_status hear_reports(lead *l, uint32_t kind) {
     shrink_tend(s);
     if (s->aborter >= 0)
       return shrink_fail_aborted(s);
+    if (s->starved)
+      status = shrink_fail_starved(s);
     lead_beat(l);
     for (int r = 0; r < s->b.nranks; r++) {
       if (!l->takes[r] || r == s->b.rank || take_report(s, r, &status))
@@ -286,6 +288,8 @@ static coll_status lead_on(lead *l) {
     }
     if (s->astray >= 0)
       return end_all(l, shrink_fail_astray(s), SHRINK_END);
+    if (s->starved)
+      return end_all(l, shrink_fail_starved(s), SHRINK_QUIT);
     if (s->proved)
       return commit_list(l);
     if (!shrink_is_enough(s->quorum, s->b.nranks, s->gone, l->takes))

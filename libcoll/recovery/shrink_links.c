@@ -107,38 +107,38 @@ void shrink_member_drop(shrink *s, int rank) {
 /* ---- reading --------------------------------------------------------------------------------- */
 
 /* A rank has come, maybe not for the first time. */
-static bool take_checkin(shrink *s, int link, const shrink_part *part, const uint8_t *bytes) {
+static int take_checkin(shrink *s, int link, const shrink_part *part, const uint8_t *bytes) {
   shrink_member *m = &s->members[part->rank];
   const size_t nranks = (size_t)s->b.nranks;
   shrink_checkin head;
   if (part->bytes < sizeof(head))
-    return false;
+    return EPROTO;
   memcpy(&head, bytes, sizeof(head));
   if (part->bytes != sizeof(head) + (head.ballot ? nranks : 0) ||
       !shrink_is_list(head.ballot, head.list, s->b.nranks) ||
       !shrink_is_ballot(head.asked, s->b.nranks) || head.newcomers < 0 ||
       head.newcomers > COLLI_NEWCOMERS_MAX)
-    return false;
+    return EPROTO;
   if (part->attempt <= m->attempt)
-    return true; /* of a connection before this one */
+    return COLL_T_DONE; /* of a connection before this one */
   free(m->list);
   shrink_forget_round(m);
   *m = (shrink_member){.in = true, .via = link, .attempt = part->attempt, .head = head};
   if (head.ballot) {
     m->list = shrink_alloc(s, nranks);
-    m->in = m->list != NULL; /* else it counts as missing */
+    m->in = m->list != NULL;
   }
   if (m->list)
     memcpy(m->list, bytes + sizeof(head), nranks);
   if (head.task != (uint32_t)s->task)
     s->astray = part->rank;
-  return true;
+  return m->in ? COLL_T_DONE : ENOMEM;
 }
 
-/* Takes one part of a batch. False: it makes no sense. */
-static bool take_part(shrink *s, int link, const shrink_part *part, const uint8_t *bytes) {
+/* Takes one part of a batch: COLL_T_DONE, or an errno. */
+static int take_part(shrink *s, int link, const shrink_part *part, const uint8_t *bytes) {
   if (part->rank < link || part->rank >= s->b.nranks || part->rank == s->b.rank)
-    return false;
+    return EPROTO;
   shrink_member *m = &s->members[part->rank];
   const bool valid = m->in && m->via == link && m->attempt == part->attempt;
   switch (part->kind) {
@@ -146,32 +146,32 @@ static bool take_part(shrink *s, int link, const shrink_part *part, const uint8_
     return take_checkin(s, link, part, bytes);
   case SHRINK_RECORD:
     if (part->bytes != sizeof(*m->record))
-      return false;
+      return EPROTO;
     if (valid && !m->record)
       m->record = shrink_alloc(s, sizeof(*m->record));
     if (valid && m->record)
       memcpy(m->record, bytes, sizeof(*m->record));
-    return true;
+    return valid && !m->record ? ENOMEM : COLL_T_DONE;
   case SHRINK_REPORT:
     if (part->bytes != sizeof(*m->report))
-      return false;
+      return EPROTO;
     if (valid && !m->report)
       m->report = shrink_alloc(s, sizeof(*m->report));
     if (!valid || !m->report)
-      return true;
+      return valid ? ENOMEM : COLL_T_DONE;
     memcpy(m->report, bytes, sizeof(*m->report));
     if (m->report->report.status == COLL_ERR_ABORTED)
       shrink_note_abort(s, m->report->report.error.rank);
-    return true;
+    return COLL_T_DONE;
   case SHRINK_TOLD:
     m->told = m->told || valid;
-    return part->bytes == 0;
+    return part->bytes == 0 ? COLL_T_DONE : EPROTO;
   case SHRINK_LOST:
     if (valid)
       lose_member(s, part->rank);
-    return part->bytes == 0;
+    return part->bytes == 0 ? COLL_T_DONE : EPROTO;
   default:
-    return false;
+    return EPROTO;
   }
 }
 
@@ -183,8 +183,10 @@ static void take_flags(shrink *s, int link, const uint8_t *flags) {
   }
 }
 
-/* Takes a whole batch. A lower rank only says what it knows, and hangs up. */
-static bool take_batch(shrink *s, int rank, const shrink_link *link) {
+/* Takes a whole batch: COLL_T_DONE, or an errno. A lower rank only says what it knows, and hangs
+ * up.
+ */
+static int take_batch(shrink *s, int rank, const shrink_link *link) {
   const uint8_t *at = link->body + s->b.nranks;
   size_t left = link->head.bytes;
   take_flags(s, rank, link->body);
@@ -193,14 +195,17 @@ static bool take_batch(shrink *s, int rank, const shrink_link *link) {
   for (uint32_t i = 0; i < link->head.nparts; i++) {
     shrink_part part;
     if (left < sizeof(part))
-      return false;
+      return EPROTO;
     memcpy(&part, at, sizeof(part));
-    if (left - sizeof(part) < part.bytes || !take_part(s, rank, &part, at + sizeof(part)))
-      return false;
+    if (left - sizeof(part) < part.bytes)
+      return EPROTO;
+    const int result = take_part(s, rank, &part, at + sizeof(part));
+    if (result != COLL_T_DONE)
+      return result;
     at += sizeof(part) + part.bytes;
     left -= sizeof(part) + part.bytes;
   }
-  return left == 0 && rank > s->b.rank;
+  return left == 0 && rank > s->b.rank ? COLL_T_DONE : EPROTO;
 }
 
 /* Whether the head of a batch makes sense. */
@@ -234,12 +239,12 @@ static int read_link(shrink *s, int rank) {
     result = shrink_pull(s, &link->conn, link->body, flag_bytes + link->head.bytes, &link->done);
     if (result != COLL_T_DONE)
       return result;
-    const bool more = take_batch(s, rank, link);
+    result = take_batch(s, rank, link);
     link->done = 0;
     free(link->body);
     link->body = NULL;
-    if (!more)
-      return EPROTO;
+    if (result != COLL_T_DONE)
+      return result;
   }
 }
 
@@ -248,6 +253,7 @@ void shrink_links_read(shrink *s) {
     const int result = s->links[r] ? read_link(s, r) : COLL_T_AGAIN;
     if (result == EBADMSG)
       s->altered = r;
+    s->starved = s->starved || colli_errno_is_shortage(result);
     if (result > 0)
       shrink_link_drop(s, r);
   }

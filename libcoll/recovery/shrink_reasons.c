@@ -43,6 +43,12 @@ coll_status shrink_fail_astray(const shrink *s) {
       s->astray, info.host, other, s->b.rank, s->b.mine->host, colli_shrink_name(s->task));
 }
 
+coll_status shrink_fail_starved(shrink *s) {
+  return boot_fail(&s->b, COLL_ERR_NO_MEMORY, -1, NULL,
+                   "rank %d (host %s) ran out of memory for what other ranks say in %s", s->b.rank,
+                   s->b.mine->host, colli_shrink_name(s->task));
+}
+
 /* ---- shortages that leave ranks out ---------------------------------------------------------- */
 
 void shrink_note_short(shrink *s) {
