@@ -123,6 +123,18 @@ refused "--hosts takes a number" --network network.svg --hosts many
 refused "is for --network" --hosts 4 --ranks-per-host 2
 refused "stand alone" --network network.svg -n 4 --input numa:2
 
+# Files are written whole or not at all, and by rank 0 alone.
+"$collrun" --timeout 60 -n 3 sh -c '"$0" --network described.$COLL_RANK -n 4 && exec "$0" --svg machine.$COLL_RANK --input "numa:2 core:2 pu:1"' \
+  "$topo" > out 2> err || fail "described in a run: $(cat err)"
+expect "who writes" "described.0 machine.0" "$(echo described.* machine.*)"
+echo before > kept.svg
+(trap '' XFSZ && ulimit -f 1 && exec "$topo" --svg kept.svg --input "numa:8 core:32 pu:2") > out 2> err && fail "wrote a large file"
+expect_in "too large" "kept.svg: cannot be written" err
+expect "half a file" "before" "$(cat kept.svg*)"
+"$topo" --svg /dev/full --input "numa:2 core:2 pu:1" 2> err && fail "wrote to a full device"
+expect_in "a device" "/dev/full: cannot be written" err
+[ -c /dev/full ] || fail "replaced /dev/full"
+
 if [ "$(cores)" -ge 2 ]; then
   "$collrun" --timeout 60 -n 2 "$topo" > out 2> err || fail "two ranks: $(cat err)"
   expect "bound ranks" 2 "$(sed -n '/^rank/,/^$/p' out | awk '$1 ~ /^[01]$/ && $4 ~ /^[0-9]+$/ {print $4}' | sort -u | wc -l)"

@@ -4,12 +4,12 @@
  * pair of them uses and why. It prints that, or writes it as XML or as a picture. Of this machine
  * it also shows the GPUs, and how calls in streams would run between them.
  */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "libcoll/base/param.h"
+#include "libcoll/tools/topo/files.h"
 #include "libcoll/tools/topo/gather.h"
 #include "libcoll/tools/topo/gpus.h"
 #include "libcoll/tools/topo/network.h"
@@ -20,47 +20,28 @@
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-/* Opens a file to write. NULL once it has printed why. */
-static FILE *open_file(const char *path) {
-  FILE *out = strcmp(path, "-") == 0 ? stdout : fopen(path, "we");
-  if (out == NULL)
-    fprintf(stderr, "coll_topo: %s: %s\n", path, strerror(errno));
-  return out;
-}
-
-/* Closes it; the exit status. */
-static int close_file(FILE *out, const char *path) {
-  const bool bad = ferror(out) != 0;
-  if ((out == stdout ? fflush(out) : fclose(out)) == 0 && !bad)
-    return 0;
-  fprintf(stderr, "coll_topo: %s: cannot be written: %s\n", path, strerror(errno));
-  return 1;
-}
-
 /* Writes the files that are asked for; returns the exit status. */
 static int write_files(const request *asked, const topo_scene *scene) {
   coll_error error = COLL_ERROR_INIT;
   const char *source = asked->source != NULL ? asked->source : "";
-  FILE *out;
+  topo_file file;
   if (asked->xml != NULL) {
-    if ((out = open_file(asked->xml)) == NULL)
+    if (!topo_file_open(&file, asked->xml))
       return 1;
-    const coll_status status = colli_topo_export(source, out, &error);
-    if (close_file(out, asked->xml) != 0)
-      return 1;
-    if (status != COLL_OK) {
+    const coll_status status = colli_topo_export(source, file.out, &error);
+    if (status != COLL_OK)
       fprintf(stderr, "coll_topo: %s\n", error.message);
+    if (topo_file_close(&file, status == COLL_OK) != 0)
       return 1;
-    }
   }
   if (asked->svg == NULL)
     return 0;
-  if ((out = open_file(asked->svg)) == NULL)
+  if (!topo_file_open(&file, asked->svg))
     return 1;
-  const bool drawn = *source ? topo_svg(scene, out) : topo_draw_here(scene, out);
+  const bool drawn = *source ? topo_svg(scene, file.out) : topo_draw_here(scene, file.out);
   if (!drawn)
     fputs("coll_topo: out of memory\n", stderr);
-  return close_file(out, asked->svg) != 0 || !drawn;
+  return topo_file_close(&file, drawn);
 }
 
 /* ---- the machine ----------------------------------------------------------------------------- */
@@ -148,15 +129,13 @@ static int write_ranks(const request *asked, const colli_topo *topo, const topo_
 
 /* Writes the picture of a network; returns the exit status. */
 static int write_network(const request *asked, topo_network *network) {
-  FILE *out = open_file(asked->network);
-  int status = 1;
-  if (out != NULL && topo_network_svg(network, out))
-    status = 0;
-  else if (out != NULL)
+  topo_file file;
+  if (!topo_file_open(&file, asked->network))
+    return 1;
+  const bool drawn = topo_network_svg(network, file.out);
+  if (!drawn)
     fputs("coll_topo: out of memory\n", stderr);
-  if (out != NULL && close_file(out, asked->network) != 0)
-    status = 1;
-  return status;
+  return topo_file_close(&file, drawn);
 }
 
 /* Draws the network of a run; returns the exit status. */
@@ -194,16 +173,16 @@ static int draw_described(const request *asked) {
 static int save_run(const request *asked, coll_comm *comm, const topo_ranks *from, int rank) {
   cluster all = {0};
   coll_error error = COLL_ERROR_INIT;
-  FILE *out = NULL;
+  topo_file file;
   int status = 0;
   if (topo_cluster_gather(comm, from, &all, &error) != COLL_OK) {
     fprintf(stderr, "coll_topo: %s\n", error.message);
     status = 1;
-  } else if (rank == 0 && (out = open_file(asked->save)) == NULL) {
+  } else if (rank == 0 && !topo_file_open(&file, asked->save)) {
     status = 1;
   } else if (rank == 0) {
-    cluster_write(&all, out);
-    status = close_file(out, asked->save);
+    cluster_write(&all, file.out);
+    status = topo_file_close(&file, true);
   }
   cluster_free(&all);
   return status;
@@ -329,11 +308,15 @@ static int show_run(const request *asked) {
 
 int main(int argc, char **argv) {
   request asked = topo_ask(argc, argv);
+  const bool is_other = asked.describes || asked.source != NULL || asked.net.nranks > 0;
+  const bool writes = asked.network != NULL || asked.xml != NULL || asked.svg != NULL;
+  if (is_other && writes && topo_files_of_another())
+    return 0; /* of a run, only rank 0 draws what is not the run's */
   if (asked.describes) {
     const int status = asked.network != NULL ? draw_described(&asked)
                                              : topo_cluster_print(asked.net.cluster, asked.source);
     described_unload(&asked.net);
     return status;
   }
-  return asked.source != NULL || asked.net.nranks > 0 ? show_machine(&asked) : show_run(&asked);
+  return is_other ? show_machine(&asked) : show_run(&asked);
 }
