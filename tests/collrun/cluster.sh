@@ -50,6 +50,15 @@ cmp -s run.svg file.svg || fail "speeds: the picture of the file is not that of 
 "$topo" --input speeds.cluster > out 2> err || fail "shows speeds: $(cat err)"
 grep -Eq '^2 .* 100  ' out || fail "no speed of rank 2: $(cat out)"
 
+# A little memory more makes no other machine: 16 GiB, and 0.1 % less; but half of it does.
+"$topo" --input "numa:2(memory=17179869184) core:2 pu:1" --xml 0.xml || fail "no machine"
+sed 's/local_memory="17179869184/local_memory="17162689315/' 0.xml > 1.xml
+sed 's/local_memory="17179869184/local_memory="8589934592/' 0.xml > 2.xml
+# shellcheck disable=SC2016
+"$collrun" --timeout 60 -n 3 sh -c 'COLL_HOST_ID=host$COLL_RANK COLL_TOPO_FILE=$COLL_RANK.xml \
+  exec "$0" --save memory.cluster' "$topo" > out 2> err || fail "memory: $(cat err)"
+expect "machines of the hosts" "0 0 1" "$(awk '/^host / { print $2 }' memory.cluster | xargs)"
+
 # refused TEXT: bad.cluster is, in one line.
 refused() {
   "$explain" allreduce -b 8 --input bad.cluster > out 2> err && fail "took a file: $1"

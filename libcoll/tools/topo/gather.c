@@ -8,11 +8,12 @@
 #include "libcoll/base/param.h"
 #include "topology/topology.h"
 
-#define GIB 0x40000000ull
+#define MEMORY_SHARE 0.95 /* of another one's: kernels leave different amounts of equal memory */
 
 /* What the first rank of a host says of its machine; the others: nothing. */
 typedef struct brief {
-  uint64_t hash;
+  uint64_t hash;   /* of the lines, without sizes of memory */
+  uint64_t memory; /* of all nodes */
   uint64_t bytes;
   coll_status status; /* whether it could read its machine */
 } brief;
@@ -33,22 +34,20 @@ static bool is_identity(const char *line) {
   return false;
 }
 
-/* Adds a line to a hash (FNV-1a). Kernels leave somewhat different amounts of equal memory: its
- * size counts in GiB, and its pages do not. */
-static uint64_t add_line(uint64_t hash, const char *line) {
+/* Adds a line to a hash (FNV-1a), or what it says of memory to the size of that. Pages, of which
+ * that consists, do not count. */
+static void add_line(brief *about, const char *line) {
   static const char memory[] = "local_memory=\"";
   if (strstr(line, "<page_type"))
-    return hash;
+    return;
   const char *size = strstr(line, memory);
   const char *rest = size ? strchr(size + sizeof(memory) - 1, '"') : NULL;
+  if (rest)
+    about->memory += strtoull(size + sizeof(memory) - 1, NULL, 10);
   for (const char *at = line; *at; at++) {
-    if (rest && at == size) {
-      hash ^= strtoull(size + sizeof(memory) - 1, NULL, 10) / GIB;
-      at = rest;
-    }
-    hash = (hash ^ (unsigned char)*at) * 0x100000001b3ull;
+    at = rest && at == size ? rest : at;
+    about->hash = (about->hash ^ (unsigned char)*at) * 0x100000001b3ull;
   }
-  return hash;
 }
 
 /* Takes the lines of a machine that any equal one has. NULL: out of memory. */
@@ -60,7 +59,7 @@ static char *anonymous(char *xml, brief *about) {
   for (char *line = strtok_r(xml, "\n", &rest); out && line; line = strtok_r(NULL, "\n", &rest)) {
     if (is_identity(line))
       continue;
-    about->hash = add_line(about->hash, line);
+    add_line(about, line);
     fprintf(out, "%s\n", line);
   }
   if (out == NULL || fclose(out) != 0) {
@@ -94,11 +93,17 @@ static char *look(brief *about, coll_error *error) {
 
 /* ---- all machines ---------------------------------------------------------------------------- */
 
+/* Whether two ranks' machines count as one: they differ in nothing but a little memory. */
+static bool are_alike(const brief *a, const brief *b) {
+  const double x = (double)a->memory, y = (double)b->memory;
+  return a->bytes > 0 && a->hash == b->hash && x >= MEMORY_SHARE * y && y >= MEMORY_SHARE * x;
+}
+
 /* The first rank with the same machine as a rank. Texts of equal machines may differ in length, by
  * what the hash leaves out. */
 static int first_with(const brief *briefs, int rank) {
   int first = 0;
-  while (briefs[first].bytes == 0 || briefs[first].hash != briefs[rank].hash)
+  while (!are_alike(&briefs[first], &briefs[rank]))
     first++;
   return first;
 }
