@@ -34,6 +34,12 @@ typedef struct report {
   char bytes[];
 } report;
 
+/* What messages call a source. */
+static const char *name_of(const char *source) {
+  const char *file = colli_topo_file(source);
+  return file != NULL ? file : source;
+}
+
 /* ---- the child ------------------------------------------------------------------------------- */
 
 /* Limits this process; false if that fails. It leaves no core dump, and no handler of the program's
@@ -75,7 +81,7 @@ static _Noreturn void be_child(colli_topo_work *work, const char *source, int ms
   said->status = work(source, out, &said->error);
   if (said->status == COLL_OK && (fflush(out) != 0 || ferror(out)))
     said->status = colli_error_set(&said->error, COLL_ERR_INVALID_ARGUMENT, "topology",
-                                   "the machine in %s is too large", source);
+                                   "the machine in %s is too large", name_of(source));
   said->nbytes = (size_t)ftell(out);
   atomic_store(&said->complete, true);
   _exit(0);
@@ -86,12 +92,11 @@ static _Noreturn void be_child(colli_topo_work *work, const char *source, int ms
 /* Says how a child ended that did not report. */
 static coll_status ended_early(const char *source, int ms, int how, coll_error *error) {
   char what[80] = "hwloc gives up";
-  const char *file = colli_topo_file(source);
   if (WIFEXITED(how) && WEXITSTATUS(how) == SHORT)
     return colli_error_set(error, COLL_ERR_SYSTEM, "topology",
                            "the process in which hwloc reads %s lacks memory or descriptors, or "
                            "could not be limited; look at ulimit -a",
-                           file != NULL ? file : source);
+                           name_of(source));
   if (WIFSIGNALED(how) && WTERMSIG(how) == SIGALRM)
     snprintf(what, sizeof(what), "hwloc has not read it after %g s", ms / 1000.0);
   else if (WIFSIGNALED(how))
@@ -100,7 +105,7 @@ static coll_status ended_early(const char *source, int ms, int how, coll_error *
       error, COLL_ERR_INVALID_ARGUMENT, "topology",
       "%s is damaged: %s. Write it again, on the machine that it describes, with "
       "\"coll_topo --xml FILE.xml\" or \"lstopo FILE.xml\"",
-      file != NULL ? file : source, what);
+      name_of(source), what);
 }
 
 /* Takes what a child has reported. */
@@ -114,7 +119,7 @@ static coll_status take(const report *said, const char *source, char **bytes, si
   const size_t size = said->nbytes;
   if (size == 0 || size > MOST_RESULT_BYTES)
     return colli_error_set(error, COLL_ERR_INVALID_ARGUMENT, "topology",
-                           "%s is damaged: hwloc writes over what it found there", source);
+                           "%s is damaged: hwloc writes over what it found there", name_of(source));
   *bytes = malloc(size + 1);
   if (*bytes == NULL)
     return colli_error_set(error, COLL_ERR_NO_MEMORY, "topology", "out of memory for a machine");
@@ -139,7 +144,7 @@ coll_status colli_topo_apart(colli_topo_work *work, const char *source, int ms, 
   coll_status status = COLL_OK;
   if (child < 0)
     status = colli_error_sys(error, COLL_ERR_SYSTEM, "topology", "fork", errno,
-                             "no process can be made in which hwloc reads %s", source);
+                             "no process can be made in which hwloc reads %s", name_of(source));
   while (child > 0 && waitpid(child, &how, 0) < 0 && errno == EINTR)
     ;
   if (status == COLL_OK)
@@ -175,7 +180,7 @@ coll_status colli_topo_load(const char *source, colli_topo **topo, coll_error *e
   return *topo != NULL ? COLL_OK
                        : colli_error_set(error, COLL_ERR_INVALID_ARGUMENT, "topology",
                                          "%s is damaged: what hwloc reads there is not a machine",
-                                         colli_topo_file(source));
+                                         name_of(source));
 }
 
 coll_status colli_topo_export(const char *source, FILE *out, coll_error *error) {

@@ -22,9 +22,16 @@ static bool is_file(const char *source) {
   return length >= 4 && strcmp(source + length - 4, ".xml") == 0;
 }
 
+/* Whether a source is the XML itself. */
+static bool is_text(const char *source) {
+  return source[0] == '<';
+}
+
 const char *colli_topo_file(const char *source) {
   if (source[0] == '\0')
     return getenv("HWLOC_XMLFILE");
+  if (is_text(source))
+    return "its XML";
   return is_file(source) ? source : NULL;
 }
 
@@ -58,7 +65,7 @@ static coll_status not_a_machine(const char *source, coll_error *error) {
   return colli_error_set(error, COLL_ERR_INVALID_ARGUMENT, "topology",
                          "%s is not a machine file: hwloc XML is expected, as "
                          "\"lstopo FILE.xml\" writes it",
-                         source);
+                         colli_topo_file(source));
 }
 
 /* The number of objects of the last level of a synthetic description: the product of its items'
@@ -87,6 +94,10 @@ static long count_units(const char *source) {
 static coll_status choose_source(hwloc_topology_t machine, const char *source, coll_error *error) {
   if (source[0] == '\0')
     return COLL_OK;
+  if (is_text(source))
+    return hwloc_topology_set_xmlbuffer(machine, source, (int)strlen(source) + 1) < 0
+               ? not_a_machine(source, error)
+               : COLL_OK;
   if (is_file(source)) {
     char why[160];
     int fd = colli_file_open(source, MOST_XML_BYTES, why, sizeof(why));
@@ -120,7 +131,7 @@ static coll_status open_machine(const char *source, hwloc_topology_t *machine, c
   if (status == COLL_OK)
     status = choose_source(*machine, source, error);
   if (status == COLL_OK && hwloc_topology_load(*machine) < 0)
-    status = is_file(source)
+    status = is_file(source) || is_text(source)
                  ? not_a_machine(source, error)
                  : colli_error_set(error,
                                    source[0] == '\0' ? COLL_ERR_SYSTEM : COLL_ERR_INVALID_ARGUMENT,

@@ -12,7 +12,7 @@ coll_status colli_topo_read(const char *source, colli_topo **topo, coll_error *e
 coll_status colli_topo_describe(const char *source, FILE *out, coll_error *error);
 
 /* The file that hwloc would read for a source: that, or the one that hwloc's own variable names
- * instead of this machine. NULL: none. */
+ * instead of this machine; what messages call XML. NULL: none of these. */
 const char *colli_topo_file(const char *source);
 
 /* Lets hwloc read a machine, and forgets it. Nothing is written. */

@@ -64,9 +64,9 @@ typedef struct colli_topo {
 } colli_topo;
 
 /*
- * Reads a machine: source "" this one; "file.xml" an hwloc XML file; anything else: an hwloc
- * synthetic description ("numa:4 l3:2 core:4 pu:2"). Errors: INVALID_ARGUMENT (cannot be read: says
- * why), SYSTEM.
+ * Reads a machine: source "" this one; "file.xml" an hwloc XML file; "<..." the XML itself;
+ * anything else: an hwloc synthetic description ("numa:4 l3:2 core:4 pu:2"). Errors:
+ * INVALID_ARGUMENT (cannot be read: says why), SYSTEM.
  */
 coll_status colli_topo_load(const char *source, colli_topo **topo, coll_error *error);
 void colli_topo_free(colli_topo *topo);

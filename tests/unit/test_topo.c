@@ -302,6 +302,8 @@ Test(topo, bad_sources_are_refused_with_a_reason) {
                                   "</topology>\n"),
                  path);
   unlink(path);
+  expect_refused("<?xml version=\"1.0\"?>\n<topology version=\"2.0\">\n",
+                 "its XML is not a machine");
 }
 
 Test(topo, files_that_crash_hwloc_are_refused_by_name) {

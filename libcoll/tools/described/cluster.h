@@ -42,7 +42,7 @@ typedef struct cluster_host {
 } cluster_host;
 
 typedef struct cluster_machine {
-  char *xml;
+  char *xml; /* of a cluster that was read: ends with a 0 as well */
   size_t bytes;
 } cluster_machine;
 

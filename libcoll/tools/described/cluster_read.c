@@ -243,7 +243,7 @@ static coll_status read_machine(reader *r, cluster_machine *machine) {
     return status;
   if (!take_int(r, 1, CLUSTER_MACHINE_BYTES, &bytes))
     return refuse(r, "not the bytes of a machine, at most %d", CLUSTER_MACHINE_BYTES);
-  machine->xml = malloc((size_t)bytes);
+  machine->xml = calloc((size_t)bytes + 1, 1);
   if (machine->xml == NULL)
     return colli_error_set(r->error, COLL_ERR_NO_MEMORY, "topology", "out of memory for %s",
                            r->path);

@@ -1,34 +1,5 @@
 /* cluster_print.c: prints a cluster that was read from a file. */
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "libcoll/tools/topo/gather.h"
-
-/* Reads a machine by way of a file, because hwloc reads damaged ones in a child (topology/apart.c).
- */
-static coll_status load(const cluster_machine *machine, colli_topo **topo, coll_error *error) {
-  char path[] = "/tmp/coll_topo-XXXXXX.xml";
-  const int fd = mkstemps(path, 4);
-  FILE *file = fd >= 0 ? fdopen(fd, "w") : NULL;
-  coll_status status = COLL_ERR_SYSTEM;
-  if (file == NULL) {
-    snprintf(error->message, sizeof(error->message), "%s: %s", path, strerror(errno));
-    if (fd < 0)
-      return status;
-    (void)close(fd);
-  } else {
-    const bool written = fwrite(machine->xml, 1, machine->bytes, file) == machine->bytes;
-    if (fclose(file) == 0 && written)
-      status = colli_topo_load(path, topo, error);
-    else
-      snprintf(error->message, sizeof(error->message), "%s: cannot be written: %s", path,
-               strerror(errno));
-  }
-  (void)unlink(path);
-  return status;
-}
 
 /* Prints which hosts have a machine. */
 static void print_hosts(const cluster *c, int machine) {
@@ -63,7 +34,7 @@ int topo_cluster_print(const cluster *c, const char *path) {
     coll_error error = COLL_ERROR_INIT;
     printf("%shosts with machine %d: ", i > 0 ? "\n" : "", i);
     print_hosts(c, i);
-    if (load(&c->machines[i], &topo, &error) != COLL_OK) {
+    if (colli_topo_load(c->machines[i].xml, &topo, &error) != COLL_OK) {
       fprintf(stderr, "coll_topo: machine %d of %s: %s\n", i, path, error.message);
       return 1;
     }
