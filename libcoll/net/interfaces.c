@@ -15,7 +15,8 @@
 
 #include "libcoll/base/error.h"
 
-#define MAX_FOUND 64 /* addresses of one host that are looked at */
+#define MAX_FOUND 64   /* addresses of one host that are looked at */
+#define CPUS_MOST 8192 /* processors that Linux supports at most */
 
 /* Whether one filter item, such as "eth" or "=eth0", matches a name. */
 static bool item_matches(const char *item, size_t length, const char *name) {
@@ -58,14 +59,14 @@ static long read_number(const char *root, const char *name, const char *what) {
 
 bool colli_interface_near(const char *root, const char *name) {
   char path[PATH_MAX];
-  cpu_set_t may;
+  cpu_set_t may[CPUS_MOST / CPU_SETSIZE];
   const long node = read_number(root, name, "device/numa_node");
-  if (node < 0 || sched_getaffinity(0, sizeof(may), &may) != 0)
+  if (node < 0 || sched_getaffinity(0, sizeof(may), may) != 0)
     return false;
-  for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
-    if (!CPU_ISSET(cpu, &may))
+  for (size_t cpu = 0; cpu < CPUS_MOST; cpu++) {
+    if (!CPU_ISSET_S(cpu, sizeof(may), may))
       continue;
-    snprintf(path, sizeof(path), "%s/devices/system/cpu/cpu%d/node%ld", root, cpu, node);
+    snprintf(path, sizeof(path), "%s/devices/system/cpu/cpu%zu/node%ld", root, cpu, node);
     if (access(path, F_OK) == 0)
       return true;
   }

@@ -166,6 +166,41 @@ Test(net, this_threads_node_decides) {
   cr_expect_eq(addrs[1].ip[1], 1);
 }
 
+/* Pretends that this thread may run on a processor of a large machine, whose kernel refuses sets of
+ * processors that are shorter than its own. */
+static int far_cpu = -1;
+
+int __real_sched_getaffinity(pid_t pid, size_t bytes, cpu_set_t *set);
+int __wrap_sched_getaffinity(pid_t pid, size_t bytes, cpu_set_t *set);
+
+int __wrap_sched_getaffinity(pid_t pid, size_t bytes, cpu_set_t *set) {
+  if (far_cpu < 0)
+    return __real_sched_getaffinity(pid, bytes, set);
+  if (8 * bytes <= (size_t)far_cpu) {
+    errno = EINVAL;
+    return -1;
+  }
+  CPU_ZERO_S(bytes, set);
+  CPU_SET_S((size_t)far_cpu, bytes, set);
+  return 0;
+}
+
+Test(net, large_machines_have_near_interfaces) {
+  char root[] = "/tmp/coll-near-XXXXXX", command[256];
+  cr_assert_not_null(mkdtemp(root));
+  snprintf(command, sizeof(command),
+           "cd %s && mkdir -p class/net/c0/device devices/system/cpu/cpu8191/node3 && "
+           "echo 3 > class/net/c0/device/numa_node",
+           root);
+  cr_assert_eq(system(command), 0);
+  far_cpu = 8191;
+  cr_expect(colli_interface_near(root, "c0"));
+  far_cpu = 8190;
+  cr_expect_not(colli_interface_near(root, "c0"));
+  snprintf(command, sizeof(command), "rm -r %s", root);
+  cr_assert_eq(system(command), 0);
+}
+
 Test(net, a_short_list_still_has_loopback) {
   colli_addr addrs[2];
   coll_error error = COLL_ERROR_INIT;
