@@ -123,6 +123,11 @@ static double knomial_cost(const colli_shape *shape, int radix, const colli_part
   return colli_cost_bound(critical, all, &t, model);
 }
 
+/* Where links differ, it counts as a LINE, though scatter_knomial.c is a TREE: the root's children
+ * send at the same time, each over a link of its own, so the slowest link holds up half of all
+ * blocks. A root that scatters sends all blocks itself, one after the other, so its links count by
+ * what goes over them. Each taken for the other is off by nearly a factor of two
+ * (sched_test_formula). */
 COLLI_KNOMIAL_FUNCTIONS(binomial, 2)
 COLLI_KNOMIAL_FUNCTIONS(knomial4, 4)
 

@@ -76,6 +76,7 @@ static double knomial_cost(const colli_shape *shape, int radix, const colli_part
   return colli_cost_bound(last + (t.passes - 1) * later, work, &t, model);
 }
 
+/* Where links differ, it counts as a TREE, and gather_knomial.c, which says why, as a LINE. */
 COLLI_KNOMIAL_FUNCTIONS(binomial, 2)
 COLLI_KNOMIAL_FUNCTIONS(knomial4, 4)
 
