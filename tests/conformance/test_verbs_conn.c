@@ -24,6 +24,17 @@ static verbs_conn *conn_of(const conf_end *end) {
   return (verbs_conn *)end->conn;
 }
 
+/* Which ways through the network an end says that it has. */
+static void expect_path(const conf_end *end, const char *path) {
+  char text[128], cut[8];
+  double round_trip_ns = 1;
+  cr_expect_eq(verbs_transport.paths(end->conn, text, sizeof(text), &round_trip_ns), 0);
+  cr_expect_str_eq(text, path);
+  cr_expect_eq(round_trip_ns, 0);
+  verbs_transport.paths(end->conn, cut, sizeof(cut), &round_trip_ns);
+  cr_expect(strlen(cut) == sizeof(cut) - 1 && strncmp(cut, text, sizeof(cut) - 1) == 0);
+}
+
 /* ---- settings and devices -------------------------------------------------------------------- */
 
 static const char *settings(const char *name) {
@@ -69,6 +80,10 @@ Test(verbs_conn, settings, .timeout = 30) {
   cr_expect_eq(attr->timeout, 15);
   cr_expect_eq(attr->retry_cnt, 4);
   cr_expect_eq(attr->path_mtu, IBV_MTU_1024);
+  verbs_wire_rail *peer = &conn_of(&a)->peer_rail; /* as if on a slower port elsewhere */
+  peer->gid[conn_of(&a)->path.their_gid][15] = 9;
+  peer->gbit = 25;
+  expect_path(&a, "mlx5_1:2 192.168.7.1 to 192.168.7.9 (25 Gbit/s)");
   conf_disconnect(&a);
   conf_disconnect(&b);
   conf_finish(world);
@@ -90,6 +105,9 @@ Test(verbs_conn, rails_over_devices, .timeout = 30) {
     const char *name = conn_of(&a[channel])->port->rail->name;
     cr_expect_str_eq(name, conn_of(&b[channel])->port->rail->name);
     cr_expect_eq(strcmp(name, conn_of(&a[0])->port->rail->name) == 0, channel % 2 == 0);
+    expect_path(&a[channel], strcmp(name, "mlx5_0") == 0
+                                 ? "mlx5_0:1 LID 10 to LID 10 (100 Gbit/s)"
+                                 : "mlx5_1:1 LID 20 to LID 20 (100 Gbit/s)");
     conf_exchange(world, &a[channel], CONF_SEND, &b[channel], CONF_PEEK, 10, world->slot_bytes);
   }
   for (int channel = 0; channel < 4; channel++) {
@@ -128,6 +146,10 @@ Test(verbs_conn, no_room_for_completions, .timeout = 30) {
   conf_end a, b;
   conf_pair(world, 0, 1, 0, &a, &b);
   conf_end second = conf_connect(world, 0, 1, 1);
+  char path[64] = "none yet";
+  double round_trip_ns;
+  cr_expect_eq(verbs_transport.paths(second.conn, path, sizeof(path), &round_trip_ns), 1);
+  cr_expect_str_empty(path);
   cr_expect_eq(conf_receive_error(world, &second), COLL_ERR_NO_MEMORY);
   cr_expect(strstr(world->rank[0].last.detail, "mlx5_0 has no completion queue"), "%s",
             world->rank[0].last.detail);

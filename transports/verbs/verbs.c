@@ -429,4 +429,5 @@ const coll_transport_ops verbs_transport = {
     .send_device = verbs_send_device,
     .send_to_target = verbs_send_to_target,
     .offer_device = verbs_offer_device,
+    .paths = verbs_tell_paths,
 };

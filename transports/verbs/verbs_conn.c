@@ -1,5 +1,7 @@
 /* verbs_conn.c: connections: made over their links, watched, ended. */
+#include <arpa/inet.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -251,4 +253,37 @@ void verbs_disconnect(coll_conn *base) {
   TAILQ_INSERT_TAIL(&ep->lingering, conn, entry);
   verbs_poll(ep, conn->port);
   verbs_conn_linger(conn, 0);
+}
+
+/* ---- in words -------------------------------------------------------------------------------- */
+
+/* Writes how the network finds a rail, "LID 7" or "10.0.0.1", and returns text. */
+static const char *end_text(const verbs_wire_rail *rail, int gid, char text[INET6_ADDRSTRLEN]) {
+  static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
+  const uint8_t *raw = rail->gid[gid];
+  const bool is_ipv4 = memcmp(raw, mapped, sizeof(mapped)) == 0;
+  if (rail->type == VERBS_NET_INFINIBAND)
+    snprintf(text, INET6_ADDRSTRLEN, "LID %u", (unsigned)rail->lid);
+  else if (!inet_ntop(is_ipv4 ? AF_INET : AF_INET6, is_ipv4 ? raw + sizeof(mapped) : raw, text,
+                      INET6_ADDRSTRLEN))
+    *text = '\0';
+  return text;
+}
+
+int verbs_tell_paths(coll_conn *base, char *text, size_t bytes, double *round_trip_ns) {
+  const verbs_conn *conn = (const verbs_conn *)base;
+  *text = '\0';
+  *round_trip_ns = 0;
+  if (conn->gate)
+    return 1;
+  const verbs_rail *rail = conn->port->rail;
+  const verbs_wire_rail *mine = &conn->ep->self.rail[conn->path.mine], *peer = &conn->peer_rail;
+  const unsigned gbit = mine->gbit < peer->gbit ? mine->gbit : peer->gbit;
+  char from[INET6_ADDRSTRLEN], to[INET6_ADDRSTRLEN], speed[32] = "";
+  if (gbit > 0)
+    snprintf(speed, sizeof(speed), " (%u Gbit/s)", gbit);
+  snprintf(text, bytes, "%s:%u %s to %s%s", rail->name, (unsigned)rail->port,
+           end_text(mine, conn->path.my_gid, from), end_text(peer, conn->path.their_gid, to),
+           speed);
+  return 0;
 }
