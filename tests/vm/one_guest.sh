@@ -49,6 +49,8 @@ check "conformance" suite conformance_test_verbs 'verbs?(_fault)/*'
 check "conformance, large slots" suite conformance_test_verbs \
   'verbs_large/@(pairings|buffer_in_use|flow_control|sent_without_receive|disconnect_delivers|memory_traffic)'
 check "ports are shown" says '^  rxe0:1 RoCE v2 .*10\.78\.0\.1' "$BUILD/bin/coll_topo"
+check "ways are shown" says '1 link .*: rxe0:1 10\.78\.0\.1 to 10\.78\.0\.1' \
+  "$BUILD/bin/collrun" -n 2 "$BUILD/bin/coll_topo"
 check "all-reduce, 2 ranks" perf 2 "allreduce -b 4 -e 4M -f 16 -n 5"
 check "every collective, 4 ranks" perf 4 "allreduce reduce reduce_scatter broadcast allgather gather scatter alltoall \
   barrier scan exscan reduce_scatterv allgatherv gatherv scatterv alltoallv sendrecv -b 64 -e 256K -f 64 -n 3"
