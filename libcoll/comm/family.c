@@ -329,9 +329,8 @@ coll_status colli_family_open(const colli_assembly *assembly, colli_family **out
 }
 
 /* Chooses the transport for a peer: the first that both have and that reaches it. */
-static coll_status choose_transport(colli_family *family, const colli_rank_info *all, int peer,
-                                    coll_error *error) {
-  const colli_rank_info *self = &all[family->rank], *other = &all[peer];
+static coll_status choose_transport(colli_family *family, const colli_rank_info *self, int peer,
+                                    const colli_rank_info *other, coll_error *error) {
   char reasons[256] = "";
   for (int i = 0; i < family->nports; i++) {
     colli_port *port = &family->ports[i];
@@ -355,9 +354,8 @@ static coll_status choose_transport(colli_family *family, const colli_rank_info 
 }
 
 /* Checks the settings that must be equal on all ranks. */
-static coll_status compare_settings(const colli_family *family, const colli_rank_info *all,
-                                    int peer, coll_error *error) {
-  const colli_rank_info *self = &all[family->rank], *other = &all[peer];
+static coll_status compare_settings(const colli_family *family, const colli_rank_info *self,
+                                    int peer, const colli_rank_info *other, coll_error *error) {
   if (strncmp(other->transport_names, self->transport_names, sizeof(self->transport_names)) != 0)
     return colli_error_set(
         error, COLL_ERR_MISMATCH, "create",
@@ -392,14 +390,17 @@ static coll_status compare_settings(const colli_family *family, const colli_rank
 }
 
 /* Checks the settings that must be equal on all ranks, and chooses a transport for each peer. */
-static coll_status meet_peers(colli_family *family, const colli_rank_info *all, coll_error *error) {
+static coll_status meet_peers(colli_family *family, coll_error *error) {
+  const colli_rank_info self = colli_rank_at(family->table, family->rank);
+  colli_rank_walk walk = colli_rank_walk_begin(family->table);
   family->routes[family->rank] = -1;
   for (int peer = 0; peer < family->nranks; peer++) {
     if (peer == family->rank)
       continue;
-    coll_status status = compare_settings(family, all, peer, error);
+    const colli_rank_info *other = colli_rank_walk_to(&walk, peer);
+    coll_status status = compare_settings(family, &self, peer, other, error);
     if (status == COLL_OK)
-      status = choose_transport(family, all, peer, error);
+      status = choose_transport(family, &self, peer, other, error);
     if (status != COLL_OK)
       return status;
   }
@@ -408,13 +409,13 @@ static coll_status meet_peers(colli_family *family, const colli_rank_info *all, 
 
 /* Logs which transports could not be opened; the first rank of a host speaks for all that lack
  * them. */
-static void explain_left_out(const colli_family *family, const colli_rank_info *all) {
-  const colli_rank_info *self = &all[family->rank];
+static void explain_left_out(const colli_family *family) {
+  const int host = colli_rank_host(family->table, family->rank);
   for (int i = 0; i < family->nports; i++) {
     int first = 0, ranks = 0;
     for (int rank = family->nranks - 1; family->ports[i].left_out && rank >= 0; rank--) {
-      const colli_rank_info *other = &all[rank];
-      if (other->host_id != self->host_id || other->transports & 1u << i)
+      if (colli_rank_host(family->table, rank) != host ||
+          colli_rank_at(family->table, rank).transports & 1u << i)
         continue;
       first = rank;
       ranks++;
@@ -426,16 +427,9 @@ static void explain_left_out(const colli_family *family, const colli_rank_info *
   }
 }
 
-/* Removes transports that cannot be used from the records of all; false if out of memory. */
-static bool restrict_table(colli_family *family, colli_rank_info *all) {
-  explain_left_out(family, all);
-  return !colli_shm_capacity_check(all, family->nranks, family->shm_bits) ||
-         colli_rank_table_replace(family->table, all);
-}
-
 /* Second half of creation: takes ownership of the table and the control links. */
-coll_status colli_family_join(colli_family *family, colli_rank_table *table, colli_rank_info *all,
-                              colli_ctrl *ctrl, coll_error *error) {
+coll_status colli_family_join(colli_family *family, colli_rank_table *table, colli_ctrl *ctrl,
+                              coll_error *error) {
   size_t n = (size_t)family->nranks;
   family->ctrl = ctrl;
   family->table = table;
@@ -445,11 +439,13 @@ coll_status colli_family_join(colli_family *family, colli_rank_table *table, col
   family->lost = calloc(n, sizeof(*family->lost));
   family->silent = calloc(n, sizeof(*family->silent));
   family->reports = colli_reports_create(family->nranks);
-  if (!all || !restrict_table(family, all) || !family->routes || !family->heard || !family->left ||
-      !family->lost || !family->silent || !family->reports)
+  if (table)
+    explain_left_out(family);
+  if (!table || !colli_shm_capacity_restrict(table, family->shm_bits) || !family->routes ||
+      !family->heard || !family->left || !family->lost || !family->silent || !family->reports)
     return colli_error_set(error, COLL_ERR_NO_MEMORY, "create", "out of memory for %d ranks",
                            family->nranks);
-  coll_status status = meet_peers(family, all, error);
+  coll_status status = meet_peers(family, error);
   if (status == COLL_OK)
     colli_family_show(family);
   return status;

@@ -140,10 +140,10 @@ typedef struct colli_family {
 coll_status colli_family_open(const colli_assembly *assembly, colli_family **family,
                               colli_rank_info *info, coll_error *error);
 
-/* Second half: takes ownership of `table` and `ctrl` (in every case), removes from the table and
- * its records, `all`, what cannot be used, chooses transports. `all` NULL: out of memory. */
-coll_status colli_family_join(colli_family *family, colli_rank_table *table, colli_rank_info *all,
-                              colli_ctrl *ctrl, coll_error *error);
+/* Second half: takes ownership of `table` (NULL: out of memory) and `ctrl` (in every case), removes
+ * from the table what cannot be used, chooses transports. */
+coll_status colli_family_join(colli_family *family, colli_rank_table *table, colli_ctrl *ctrl,
+                              coll_error *error);
 
 /* The port by which this rank reaches another one of the base, which is not itself. */
 static inline const colli_port *colli_family_port(const colli_family *family, int peer) {

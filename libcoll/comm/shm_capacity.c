@@ -2,6 +2,7 @@
 #include "libcoll/comm/shm_capacity.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "libcoll/base/libc.h"
@@ -21,6 +22,14 @@ void colli_shm_capacity_describe(const colli_shared_capacity *found, colli_rank_
   bool bounded = found->memfd_errno != 0;
   info->dev_shm_free = bounded ? found->dev_shm_bytes : COLLI_SHM_UNBOUNDED;
   info->tmp_free = bounded ? found->tmp_bytes : COLLI_SHM_UNBOUNDED;
+}
+
+bool colli_shm_capacity_limited(const colli_rank_table *table) {
+  colli_rank_walk walk = colli_rank_walk_begin(table);
+  for (int rank = 0; rank < table->nranks; rank++)
+    if (colli_rank_walk_to(&walk, rank)->dev_shm_free != COLLI_SHM_UNBOUNDED)
+      return true;
+  return false;
 }
 
 /* Examines the host of a rank; true if this is the host's first rank whose memory is limited. */
@@ -84,6 +93,16 @@ bool colli_shm_capacity_check(colli_rank_info *table, int nranks, uint32_t shm) 
     changed = true;
   }
   return changed;
+}
+
+bool colli_shm_capacity_restrict(colli_rank_table *table, uint32_t shm) {
+  if (!colli_shm_capacity_limited(table))
+    return true;
+  colli_rank_info *all = colli_rank_table_unpack(table);
+  const bool done = all && (!colli_shm_capacity_check(all, table->nranks, shm) ||
+                            colli_rank_table_replace(table, all));
+  free(all);
+  return done;
 }
 
 size_t colli_shm_capacity_slots(const colli_rank_info *table, int nranks, uint32_t shm,

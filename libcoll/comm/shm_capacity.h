@@ -15,9 +15,15 @@
 /* Fills in the capacity in this rank's record. */
 void colli_shm_capacity_describe(const colli_shared_capacity *found, colli_rank_info *info);
 
+/* Whether some host has not all the memory that there is. If not, what is below does nothing. */
+bool colli_shm_capacity_limited(const colli_rank_table *table);
+
 /* Removes the transport with bit `shm` from the records of ranks on hosts without the capacity for
  * it; whether there are such. */
 bool colli_shm_capacity_check(colli_rank_info *table, int nranks, uint32_t shm);
+
+/* The same in a table; false if out of memory. */
+bool colli_shm_capacity_restrict(colli_rank_table *table, uint32_t shm);
 
 /* The size of slots for which all hosts have the capacity: at most `wanted`. */
 size_t colli_shm_capacity_slots(const colli_rank_info *table, int nranks, uint32_t shm,

@@ -49,15 +49,16 @@ static bool list_posts(const colli_family *family, colli_status_plan *plan) {
   uint64_t before = 0;
   int all = 0, on_host = 0;
   bool serves = false;
+  colli_rank_walk walk = colli_rank_walk_begin(family->table);
   for (int rank = 0; rank < family->nranks; rank++) {
-    const colli_rank_info info = colli_rank_at(family->table, rank);
-    if (info.status_port == 0)
+    const colli_rank_info *info = colli_rank_walk_to(&walk, rank);
+    if (info->status_port == 0)
       continue;
     colli_status_post *post = &plan->posts[all++];
-    *post = (colli_status_post){.rank = rank, .host_id = info.host_id};
-    memcpy(post->addrs, info.control_addrs, sizeof(post->addrs));
+    *post = (colli_status_post){.rank = rank, .host_id = info->host_id};
+    memcpy(post->addrs, info->control_addrs, sizeof(post->addrs));
     for (int i = 0; i < COLLI_MAX_ADDRS; i++)
-      post->addrs[i].port = (uint16_t)info.status_port;
+      post->addrs[i].port = (uint16_t)info->status_port;
   }
   qsort(plan->posts, (size_t)all, sizeof(*plan->posts), by_host);
   for (int i = 0; i < all; i++) {

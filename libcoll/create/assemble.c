@@ -117,30 +117,18 @@ static coll_status copy_locality(coll_comm *comm, const coll_comm *twin, coll_er
   return COLL_OK;
 }
 
-/* Asks the records of all ranks. */
-static coll_status ask_records(coll_comm *comm, const colli_rank_info *all,
-                               colli_locality *locality, coll_error *error) {
+/* Asks the table of ranks. */
+static coll_status ask_table(coll_comm *comm, colli_locality *locality, coll_error *error) {
   colli_transport_list transports = {.count = comm->family->nports};
   for (int i = 0; i < transports.count; i++)
     transports.ops[i] = comm->family->ports[i].ops;
-  coll_status status = colli_locality_find(all, comm->nranks, comm->rank, &transports,
+  coll_status status = colli_locality_find(comm->table, comm->rank, &transports,
                                            comm->family->corrections, locality, error);
   if (status != COLL_OK)
     return status;
   COLLI_ASSERT_RANK(locality->neighbours >= 1 && locality->neighbours <= comm->nranks, comm->rank);
   COLLI_ASSERT_RANK(locality->ngroups <= 1 || locality->group, comm->rank);
   return COLL_OK;
-}
-
-/* The same, of the table. */
-static coll_status ask_table(coll_comm *comm, colli_locality *locality, coll_error *error) {
-  colli_rank_info *all = colli_rank_table_unpack(comm->table);
-  if (!all)
-    return colli_error_set(error, COLL_ERR_NO_MEMORY, "create", "out of memory for %d ranks",
-                           comm->nranks);
-  const coll_status status = ask_records(comm, all, locality, error);
-  free(all);
-  return status;
 }
 
 /* Says how hosts share work, if that is because their links differ. */
@@ -172,11 +160,10 @@ static void take_locality(coll_comm *comm, const colli_locality *locality) {
   tell_shares(comm);
 }
 
-/* Finds what the table of ranks says, or its records `all`, unless NULL. */
-static coll_status find_locality(coll_comm *comm, const colli_rank_info *all, coll_error *error) {
+/* Finds what the table of ranks says. */
+static coll_status find_locality(coll_comm *comm, coll_error *error) {
   colli_locality locality;
-  coll_status status =
-      all ? ask_records(comm, all, &locality, error) : ask_table(comm, &locality, error);
+  coll_status status = ask_table(comm, &locality, error);
   if (status != COLL_OK)
     return status;
   comm->watch.crowded = locality.crowded;
@@ -199,15 +186,14 @@ coll_status colli_comm_refresh_model(coll_comm *comm, coll_error *error) {
 }
 
 /* Sets up the inputs of the choice of algorithms. */
-static coll_status set_up_plans(coll_comm *comm, const coll_comm *twin, const colli_rank_info *all,
-                                coll_error *error) {
+static coll_status set_up_plans(coll_comm *comm, const coll_comm *twin, coll_error *error) {
   colli_plans *plans = &comm->calls.plans;
   plans->nranks = comm->nranks;
   plans->rank = comm->rank;
   coll_status status =
       colli_force_parse(comm->params.text[COLLI_PARAM_ALGO], &plans->chooser.force, error);
   if (status == COLL_OK)
-    status = twin ? copy_locality(comm, twin, error) : find_locality(comm, all, error);
+    status = twin ? copy_locality(comm, twin, error) : find_locality(comm, error);
   if (status != COLL_OK)
     return status;
   comm->exec.shares_work = !comm->watch.crowded;
@@ -229,8 +215,7 @@ static int connect_peer(colli_exec *exec, int peer, int channel, coll_conn **con
 }
 
 /* Sets up executor and plans, and the records of each rank. */
-coll_status colli_comm_set_up(coll_comm *comm, const coll_comm *twin, const colli_rank_info *all,
-                              coll_error *error) {
+coll_status colli_comm_set_up(coll_comm *comm, const coll_comm *twin, coll_error *error) {
   size_t n = (size_t)comm->nranks;
   colli_exec *exec = &comm->exec;
   COLLI_ASSERT_RANK(comm->table && comm->rank >= 0 && comm->rank < comm->nranks, comm->rank);
@@ -246,7 +231,7 @@ coll_status colli_comm_set_up(coll_comm *comm, const coll_comm *twin, const coll
   comm->calls.exec = exec;
   comm->calls.memories = &comm->memory;
   comm->watch.timeout_ns = (uint64_t)comm->params.number[COLLI_PARAM_TIMEOUT_MS] * COLLI_NS_PER_MS;
-  coll_status status = set_up_plans(comm, twin, all, error);
+  coll_status status = set_up_plans(comm, twin, error);
   if (status != COLL_OK)
     return status;
   exec->links = calloc(n, sizeof(*exec->links));
@@ -267,13 +252,16 @@ coll_status colli_comm_set_up(coll_comm *comm, const coll_comm *twin, const coll
   return COLL_OK;
 }
 
-/* Determines the size of slots, which depends on the slowest link and on the memory for them. */
-static void settle_slots(coll_comm *comm, const colli_rank_info *all) {
-  colli_family *family = comm->family;
-  colli_limits *limits = &comm->calls.plans.limits;
-  if (all[0].slot_bytes)
-    limits->slot_bytes = all[0].slot_bytes;
-  size_t wanted = limits->slot_bytes;
+/* Makes slots fit into the memory of hosts that have little, and says so; false if out of memory.
+ */
+static bool fit_slots(coll_comm *comm, colli_limits *limits) {
+  const colli_family *family = comm->family;
+  if (!colli_shm_capacity_limited(comm->table))
+    return true;
+  colli_rank_info *all = colli_rank_table_unpack(comm->table);
+  if (!all)
+    return false;
+  const size_t wanted = limits->slot_bytes;
   limits->slot_bytes = colli_shm_capacity_slots(all, comm->nranks, family->shm_bits, wanted);
   bool opened = false; /* otherwise the reason was already logged, or shm is not wanted */
   for (int i = 0; i < family->nports; i++)
@@ -281,12 +269,27 @@ static void settle_slots(coll_comm *comm, const colli_rank_info *all) {
   if (opened)
     colli_shm_capacity_explain(all, comm->nranks, comm->rank, family->shm_bits,
                                &family->shm_capacity, wanted, limits->slot_bytes, &comm->log);
-  limits->slot_count = all[0].slot_count;
   COLLI_ASSERT_RANK(limits->slot_bytes > 0 && limits->slot_bytes <= wanted, comm->rank);
+  free(all);
+  return true;
+}
+
+/* Determines the size of slots, which depends on the slowest link and on the memory for them. */
+static coll_status settle_slots(coll_comm *comm, coll_error *error) {
+  colli_family *family = comm->family;
+  colli_limits *limits = &comm->calls.plans.limits;
+  const colli_rank_info first = colli_rank_at(comm->table, 0);
+  if (first.slot_bytes)
+    limits->slot_bytes = first.slot_bytes;
+  if (!fit_slots(comm, limits))
+    return colli_error_set(error, COLL_ERR_NO_MEMORY, "create", "out of memory for %d ranks",
+                           comm->nranks);
+  limits->slot_count = first.slot_count;
   limits->chunk_bytes = limits->slot_bytes * limits->slot_count / 2;
   comm->exec.slot_bytes = limits->slot_bytes;
   for (int i = 0; i < family->nports; i++)
     family->ports[i].env.slot_bytes = limits->slot_bytes;
+  return COLL_OK;
 }
 
 /* Starts the progress thread if it is requested and there are other ranks. */
@@ -303,16 +306,14 @@ coll_status colli_comm_join(coll_comm **out, colli_rank_table *table, colli_ctrl
   coll_comm *comm = *out;
   colli_family *family = comm->family;
   COLLI_ASSERT_RANK(comm->uid == 0 && !comm->table, comm->rank);
-  colli_rank_info *all = table ? colli_rank_table_unpack(table) : NULL;
-  coll_status status = colli_family_join(family, table, all, ctrl, error);
+  coll_status status = colli_family_join(family, table, ctrl, error);
   comm->table = family->table;
   if (status == COLL_OK)
-    status = colli_comm_set_up(comm, NULL, all, error);
-  if (status == COLL_OK) {
-    settle_slots(comm, all);
+    status = colli_comm_set_up(comm, NULL, error);
+  if (status == COLL_OK)
+    status = settle_slots(comm, error);
+  if (status == COLL_OK)
     status = start_progress(comm, error);
-  }
-  free(all);
   if (status == COLL_OK) {
     colli_family_receive_visits(family, comm);
     return COLL_OK;

@@ -27,10 +27,8 @@ coll_status colli_comm_join(coll_comm **comm, colli_rank_table *table, colli_ctr
 coll_comm *colli_comm_new(void);
 
 /* Sets up executor, plans and the records of `comm`, whose ranks, settings and table are set.
- * twin: a communicator of the same ranks in the same order, or NULL. all: the records of the table,
- * or NULL: they are unpacked. */
-coll_status colli_comm_set_up(coll_comm *comm, const coll_comm *twin, const colli_rank_info *all,
-                              coll_error *error);
+ * twin: a communicator of the same ranks in the same order, or NULL. */
+coll_status colli_comm_set_up(coll_comm *comm, const coll_comm *twin, coll_error *error);
 
 /* Chooses algorithms anew after what is said of links in the table has changed, equally on all
  * ranks; later calls choose by it. A thread is inside. Errors: NO_MEMORY, MISMATCH (of sites). */

@@ -75,9 +75,12 @@ static bool is_line(const colli_plans *plans, int k) {
 
 /* Whether some rank wants it. */
 static bool is_wanted(const coll_comm *comm) {
+  if (comm->calls.plans.ngroups <= 1)
+    return false;
+  colli_rank_walk walk = colli_rank_walk_begin(comm->table);
   for (int rank = 0; rank < comm->nranks; rank++)
-    if (colli_rank_at(comm->table, rank).link_source == COLLI_SPEED_WANTED)
-      return comm->calls.plans.ngroups > 1;
+    if (colli_rank_walk_to(&walk, rank)->link_source == COLLI_SPEED_WANTED)
+      return true;
   return false;
 }
 
@@ -296,8 +299,9 @@ static void spread(const coll_comm *comm, findings *all, findings *first) {
     if (all[rank].rate > 0)
       first[host[rank]].rate = all[rank].rate;
   }
+  colli_rank_walk walk = colli_rank_walk_begin(comm->table);
   for (int rank = 0; rank < comm->nranks; rank++)
-    if (colli_rank_at(comm->table, rank).link_source == COLLI_SPEED_DECLARED)
+    if (colli_rank_walk_to(&walk, rank)->link_source == COLLI_SPEED_DECLARED)
       first[host[rank]].rate = -1;
   for (int rank = 0; rank < comm->nranks; rank++) {
     const double rate = first[host[rank]].rate;

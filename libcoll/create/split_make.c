@@ -95,8 +95,9 @@ static bool take_table(coll_comm *comm) {
     return true;
   }
   colli_rank_info *all = malloc((size_t)comm->nranks * sizeof(*all));
+  colli_rank_walk walk = colli_rank_walk_begin(family->table);
   for (int rank = 0; all && rank < comm->nranks; rank++)
-    all[rank] = colli_rank_at(family->table, comm->map.in_base[rank]);
+    all[rank] = *colli_rank_walk_to(&walk, comm->map.in_base[rank]);
   comm->table = all ? colli_rank_table_create(all, comm->nranks) : NULL;
   free(all);
   return comm->table != NULL;
@@ -198,8 +199,7 @@ static coll_comm *make_child(colli_split *split, const candidate *members, int c
     choose_name(comm, split);
   ok = ok && colli_mux_complete(split->child, count, comm->map.in_base, comm->map.from_base,
                                 comm->map.numbers) == COLL_OK;
-  if (!ok ||
-      colli_comm_set_up(comm, is_twin(comm, parent) ? parent : NULL, NULL, NULL) != COLL_OK) {
+  if (!ok || colli_comm_set_up(comm, is_twin(comm, parent) ? parent : NULL, NULL) != COLL_OK) {
     colli_mux_close(split->child); /* while the arrays are there */
     split->child = NULL;
     colli_comm_hide(comm);

@@ -48,14 +48,14 @@ int grow_count(shrink *s) {
 /* What newcomers must know of the members. NULL: out of memory. */
 static grow_member *describe_members(const shrink *s, int nmembers) {
   grow_member *members = calloc((size_t)nmembers, sizeof(*members));
+  colli_rank_walk walk = colli_rank_walk_begin(s->comm->table);
   for (int r = 0, i = 0; members && r < s->b.nranks; r++) {
     if (!s->listed[r])
       continue;
     int origin = r;
     coll_comm_origin_rank(s->comm, r, &origin);
     members[i].origin = origin;
-    const colli_rank_info info = colli_rank_at(s->comm->table, r);
-    memcpy(members[i++].addrs, info.control_addrs, sizeof(members->addrs));
+    memcpy(members[i++].addrs, colli_rank_walk_to(&walk, r)->control_addrs, sizeof(members->addrs));
   }
   return members;
 }

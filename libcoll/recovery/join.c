@@ -161,23 +161,30 @@ static coll_status await_call(join *j, grow_member **members) {
   return sound ? status : boot_fail(&j->b, COLL_ERR_PROTOCOL, 0, NULL, "%s", senseless);
 }
 
+/* What is known of a new communicator's members. */
+typedef struct known_members {
+  const grow_member *members;
+  int count; /* further ranks are new */
+} known_members;
+
+/* The listener of a member stays where it was. */
+static void keep_listener(void *ctx, int rank, colli_rank_info *info) {
+  const known_members *known = ctx;
+  if (rank < known->count)
+    memcpy(info->control_addrs, known->members[rank].addrs, sizeof(info->control_addrs));
+}
+
 /* Records in a new communicator what its members know of each other. */
 static bool acquaint(join *j, coll_comm *comm, const grow_member *members) {
   const grow_call *call = &j->call;
   comm->shrink.epoch = call->epoch;
   comm->shrink.origins_used = call->origins_used;
   comm->map.origins = malloc((size_t)call->nranks * sizeof(*comm->map.origins));
-  colli_rank_info *all = colli_rank_table_unpack(comm->table);
-  for (int r = 0; comm->map.origins && all && r < call->nranks; r++) {
-    comm->map.origins[r] = call->origins_used - call->nranks + r;
-    if (r >= call->nmembers)
-      continue;
-    comm->map.origins[r] = members[r].origin;
-    memcpy(all[r].control_addrs, members[r].addrs, sizeof(members[r].addrs));
-  }
-  const bool made = comm->map.origins && all && colli_shrink_set_records(comm, all);
-  free(all);
-  return made;
+  for (int r = 0; comm->map.origins && r < call->nranks; r++)
+    comm->map.origins[r] =
+        r < call->nmembers ? members[r].origin : call->origins_used - call->nranks + r;
+  known_members known = {members, call->nmembers};
+  return comm->map.origins && colli_shrink_change_records(comm, keep_listener, &known);
 }
 
 /* Makes the new communicator with the others, and waits until it is decided that it exists. */

@@ -21,6 +21,22 @@ colli_secret *shrink_new_secret(const colli_secret *known, const uint8_t salt[CO
   return secret;
 }
 
+/* The members of a new communicator, which have their records in the old one's table. */
+typedef struct known_members {
+  colli_rank_walk walk;
+  const int *in_old;
+  int count; /* further ranks are new */
+} known_members;
+
+/* The listener of a member stays where it was. */
+static void keep_listener(void *ctx, int rank, colli_rank_info *info) {
+  known_members *known = ctx;
+  if (rank < known->count)
+    memcpy(info->control_addrs,
+           colli_rank_walk_to(&known->walk, known->in_old[rank])->control_addrs,
+           sizeof(info->control_addrs));
+}
+
 /* What a new communicator takes over from the old one. `members`: its first ranks, in the old one.
  * False: out of memory. */
 static bool take_over(const shrink *s, coll_comm *child, const int *members, int nmembers) {
@@ -30,14 +46,9 @@ static bool take_over(const shrink *s, coll_comm *child, const int *members, int
                                              .number = s->b.hello_word,
                                              .rank = s->b.rank,
                                              .nranks = s->b.nranks};
-  colli_rank_info *all = colli_rank_table_unpack(child->table);
-  for (int r = 0; all && r < nmembers; r++) { /* their listeners stay where they were */
-    const colli_rank_info old = colli_rank_at(comm->table, members[r]);
-    memcpy(all[r].control_addrs, old.control_addrs, sizeof(old.control_addrs));
-  }
-  const bool moved = all && colli_shrink_set_records(child, all);
-  free(all);
-  return moved && colli_shrink_inherit(child, comm, members, nmembers);
+  known_members known = {colli_rank_walk_begin(comm->table), members, nmembers};
+  return colli_shrink_change_records(child, keep_listener, &known) &&
+         colli_shrink_inherit(child, comm, members, nmembers);
 }
 
 /* ---- while the communicator is made ---------------------------------------------------------- */

@@ -163,12 +163,12 @@ void shrink_wait_inside(shrink *s, uint64_t until_ns) {
 
 /* ---- dialling -------------------------------------------------------------------------------- */
 
-bool colli_shrink_set_records(coll_comm *child, const colli_rank_info *all) {
+bool colli_shrink_change_records(coll_comm *child, colli_rank_change_fn change, void *ctx) {
   if (colli_call_enter(child) != COLL_OK)
     return false;
-  const bool replaced = colli_rank_table_replace(child->table, all);
+  const bool changed = colli_rank_table_change(child->table, change, ctx);
   colli_call_leave(child);
-  return replaced;
+  return changed;
 }
 
 void shrink_dial(shrink *s, boot_dial *dial, int rank) {

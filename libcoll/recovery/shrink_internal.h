@@ -223,9 +223,9 @@ typedef struct shrink {
 
 /* ---- common (shrink_common.c) ---------------------------------------------------------------- */
 
-/* Replaces the records in the table of a communicator that has just been made: its progress thread,
+/* Changes the records in the table of a communicator that has just been made: its progress thread,
  * if it has one, reads them already. False: out of memory. */
-bool colli_shrink_set_records(coll_comm *child, const colli_rank_info *all);
+bool colli_shrink_change_records(coll_comm *child, colli_rank_change_fn change, void *ctx);
 
 /* The lowest rank that may coordinate: this one or a lower one. */
 int shrink_candidate(const shrink *s);

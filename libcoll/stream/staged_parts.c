@@ -8,8 +8,9 @@
 
 size_t colli_staged_least_slot(const coll_comm *comm) {
   uint32_t least = UINT32_MAX;
+  colli_rank_walk walk = colli_rank_walk_begin(comm->table);
   for (int i = 0; i < comm->nranks; i++) {
-    const uint32_t bytes = colli_rank_at(comm->table, i).gpu_slot_bytes;
+    const uint32_t bytes = colli_rank_walk_to(&walk, i)->gpu_slot_bytes;
     least = bytes < least ? bytes : least;
   }
   return least;

@@ -128,28 +128,30 @@ static int depth_of(const colli_rank_info *info) {
 }
 
 /* The most trusted source that some rank has. */
-static colli_level_source find_source(const colli_rank_info *table, int nranks) {
+static colli_level_source find_source(const colli_rank_table *table) {
   uint64_t source = COLLI_LEVELS_UNKNOWN;
-  for (int rank = 0; rank < nranks; rank++)
-    source = table[rank].level_source > source ? table[rank].level_source : source;
+  colli_rank_walk walk = colli_rank_walk_begin(table);
+  for (int rank = 0; rank < table->nranks; rank++) {
+    const uint64_t own = colli_rank_walk_to(&walk, rank)->level_source;
+    source = own > source ? own : source;
+  }
   return (colli_level_source)source;
 }
 
-/* Finds two ranks that contradict each other: one has other levels than rank 0, or than another
- * rank of its host. `first` has room for all hosts. NULL, or a description of the two. */
-static const char *find_contradiction(const colli_rank_info *table, int nranks,
-                                      const colli_locality *out, int32_t *first, int *a, int *b) {
-  const int depth = depth_of(&table[0]);
-  for (int rank = nranks - 1; rank >= 0; rank--)
-    first[out->group ? out->group[rank] : 0] = rank;
-  for (*b = 0; *b < nranks; ++*b) {
+/* Finds two ranks that contradict each other: one has other levels than rank 0, or than the first
+ * rank of its host. NULL, or a description of the two. */
+static const char *find_contradiction(const colli_rank_table *table, int *a, int *b) {
+  colli_rank_walk walk = colli_rank_walk_begin(table);
+  const int depth = depth_of(&walk.first);
+  for (*b = 0; *b < table->nranks; ++*b) {
+    const colli_rank_info *info = colli_rank_walk_to(&walk, *b);
     *a = 0;
-    if (table[*b].level_source != table[0].level_source)
+    if (info->level_source != walk.first.level_source)
       return "COLL_LEVELS must be set on all hosts or on none";
-    if (depth_of(&table[*b]) != depth)
+    if (depth_of(info) != depth)
       return "COLL_LEVELS needs as many levels on all hosts";
-    *a = first[out->group ? out->group[*b] : 0];
-    if (strcmp(table[*a].levels, table[*b].levels) != 0)
+    *a = colli_rank_host(table, *b);
+    if (strcmp(walk.of_host.levels, info->levels) != 0)
       return "COLL_LEVELS must be the same on all ranks of a host";
   }
   return NULL;
@@ -174,12 +176,13 @@ static int compare_named(const void *a, const void *b) {
 }
 
 /* Numbers the groups of a level (0: the widest); returns how many there are. */
-static int number_level(const colli_rank_info *table, int nranks, int level, named *sorted,
-                        int32_t *group) {
+static int number_level(const colli_rank_table *table, int level, named *sorted, int32_t *group) {
+  const int nranks = table->nranks;
+  colli_rank_walk walk = colli_rank_walk_begin(table);
   for (int rank = 0; rank < nranks; rank++) {
     named *it = &sorted[rank];
     it->rank = rank;
-    memcpy(it->name, table[rank].levels, sizeof(it->name));
+    memcpy(it->name, colli_rank_walk_to(&walk, rank)->levels, sizeof(it->name));
     char *end = it->name;
     for (int more = level; *end && (*end != '/' || more-- > 0);)
       end++;
@@ -195,13 +198,15 @@ static int number_level(const colli_rank_info *table, int nranks, int level, nam
 }
 
 /* What a message costs that leaves a group of a level, as some rank knows; 0: none does. */
-static colli_pair_cost known_cost(const colli_rank_info *table, int nranks, int level) {
+static colli_pair_cost known_cost(const colli_rank_table *table, int level) {
   colli_pair_cost cost = {0, 0};
-  const bool line = level == 0 && strncmp(table[0].levels, COLLI_LEVEL_MEASURED_SITE,
+  colli_rank_walk walk = colli_rank_walk_begin(table);
+  const bool line = level == 0 && strncmp(walk.first.levels, COLLI_LEVEL_MEASURED_SITE,
                                           strlen(COLLI_LEVEL_MEASURED_SITE)) == 0;
-  for (int rank = 0; rank < nranks; rank++) {
-    cost.alpha_ns = fmax(cost.alpha_ns, table[rank].level_alpha_ns[level]);
-    cost.beta_ns_per_byte = fmax(cost.beta_ns_per_byte, table[rank].level_beta_ns_per_byte[level]);
+  for (int rank = 0; rank < table->nranks; rank++) {
+    const colli_rank_info *info = colli_rank_walk_to(&walk, rank);
+    cost.alpha_ns = fmax(cost.alpha_ns, info->level_alpha_ns[level]);
+    cost.beta_ns_per_byte = fmax(cost.beta_ns_per_byte, info->level_beta_ns_per_byte[level]);
   }
   if (line && cost.alpha_ns <= 0)
     cost.alpha_ns = LINE_ALPHA_NS;
@@ -239,19 +244,19 @@ static void set_far(colli_pair_cost known, bool merged, colli_locality *out) {
 
 /* Adds all levels that have several groups, from the narrowest on. `sorted` has room for all
  * ranks. */
-static coll_status add_levels(const colli_rank_info *table, int nranks, named *sorted,
-                              colli_locality *out) {
-  for (int level = depth_of(&table[0]) - 1; level >= 0; level--) {
-    int32_t *group = malloc((size_t)nranks * sizeof(*group));
+static coll_status add_levels(const colli_rank_table *table, named *sorted, colli_locality *out) {
+  const colli_rank_info first = colli_rank_at(table, 0);
+  for (int level = depth_of(&first) - 1; level >= 0; level--) {
+    int32_t *group = malloc((size_t)table->nranks * sizeof(*group));
     if (!group)
       return COLL_ERR_NO_MEMORY;
-    const int count = number_level(table, nranks, level, sorted, group);
+    const int count = number_level(table, level, sorted, group);
     if (count == 1) { /* so have all wider ones */
       free(group);
       break;
     }
     const bool merged = count == out->ngroups; /* each has one group of the level before */
-    const colli_pair_cost cost = known_cost(table, nranks, level);
+    const colli_pair_cost cost = known_cost(table, level);
     if (merged)
       free(group);
     else
@@ -263,30 +268,31 @@ static coll_status add_levels(const colli_rank_info *table, int nranks, named *s
   return COLL_OK;
 }
 
-coll_status colli_hierarchy_apply(const colli_rank_info *table, int nranks, colli_locality *out,
+/* Says which two ranks contradict each other. */
+static coll_status fail_contradiction(const colli_rank_table *table, const char *wrong, int a,
+                                      int b, coll_error *error) {
+  const colli_rank_info left = colli_rank_at(table, a), right = colli_rank_at(table, b);
+  return colli_error_set(error, COLL_ERR_MISMATCH, "create",
+                         "%s: rank %d (host %s) has \"%s\", but rank %d (host %s) has \"%s\"",
+                         wrong, a, left.host, name_levels(&left), b, right.host,
+                         name_levels(&right));
+}
+
+coll_status colli_hierarchy_apply(const colli_rank_table *table, colli_locality *out,
                                   coll_error *error) {
-  const colli_level_source source = find_source(table, nranks);
+  const colli_level_source source = find_source(table);
   if (source == COLLI_LEVELS_UNKNOWN)
     return COLL_OK;
-  named *sorted = malloc((size_t)nranks * sizeof(*sorted));
-  int32_t *first = malloc((size_t)nranks * sizeof(*first));
-  coll_status status = COLL_ERR_NO_MEMORY;
   int a, b;
-  const char *wrong = NULL;
-  if (sorted && first)
-    wrong = find_contradiction(table, nranks, out, first, &a, &b);
-  if (sorted && first && !wrong)
-    status = add_levels(table, nranks, sorted, out);
-  free(sorted);
-  free(first);
+  const char *wrong = find_contradiction(table, &a, &b);
   if (wrong && source == COLLI_LEVELS_DECLARED)
-    return colli_error_set(error, COLL_ERR_MISMATCH, "create",
-                           "%s: rank %d (host %s) has \"%s\", but rank %d (host %s) has \"%s\"",
-                           wrong, a, table[a].host, name_levels(&table[a]), b, table[b].host,
-                           name_levels(&table[b]));
+    return fail_contradiction(table, wrong, a, b, error);
   if (wrong) /* nobody has declared anything: do without */
     return COLL_OK;
+  named *sorted = malloc((size_t)table->nranks * sizeof(*sorted));
+  const coll_status status = sorted ? add_levels(table, sorted, out) : COLL_ERR_NO_MEMORY;
+  free(sorted);
   if (status != COLL_OK)
-    colli_error_set(error, status, "create", "out of memory for %d ranks", nranks);
+    colli_error_set(error, status, "create", "out of memory for %d ranks", table->nranks);
   return status;
 }

@@ -25,7 +25,7 @@ coll_status colli_hierarchy_describe(const char *text, colli_rank_info *info, co
  * one counts only by what is known of its costs. Errors: MISMATCH (levels that are declared
  * contradict each other), NO_MEMORY.
  */
-coll_status colli_hierarchy_apply(const colli_rank_info *table, int nranks, colli_locality *out,
+coll_status colli_hierarchy_apply(const colli_rank_table *table, colli_locality *out,
                                   coll_error *error);
 
 #endif

@@ -37,15 +37,17 @@ void colli_link_speed_print(double mbit, char *text, size_t bytes) {
 }
 
 /* The speed of each group, and who says so; false if one is not known. */
-static bool find_speeds(const colli_rank_info *table, int nranks, const colli_locality *where,
-                        double *mbit, uint64_t *trust) {
-  for (int rank = 0; rank < nranks; rank++) {
+static bool find_speeds(const colli_rank_table *table, const colli_locality *where, double *mbit,
+                        uint64_t *trust) {
+  colli_rank_walk walk = colli_rank_walk_begin(table);
+  for (int rank = 0; rank < table->nranks; rank++) {
+    const colli_rank_info *info = colli_rank_walk_to(&walk, rank);
     int group = where->group[rank];
-    if (table[rank].link_mbit <= 0 || table[rank].link_source < trust[group])
+    if (info->link_mbit <= 0 || info->link_source < trust[group])
       continue;
-    bool better = table[rank].link_source > trust[group];
-    mbit[group] = better ? table[rank].link_mbit : fmax(mbit[group], table[rank].link_mbit);
-    trust[group] = table[rank].link_source;
+    bool better = info->link_source > trust[group];
+    mbit[group] = better ? info->link_mbit : fmax(mbit[group], info->link_mbit);
+    trust[group] = info->link_source;
   }
   for (int group = 0; group < where->ngroups; group++)
     if (trust[group] == COLLI_SPEED_UNKNOWN)
@@ -66,14 +68,14 @@ bool colli_link_speed_set(double *mbit, int ngroups, colli_model *model, colli_w
   return true;
 }
 
-bool colli_link_speed_apply(const colli_rank_info *table, int nranks, colli_locality *out) {
+bool colli_link_speed_apply(const colli_rank_table *table, colli_locality *out) {
   if (out->ngroups <= 1 || out->model.device)
     return true;
   size_t n = (size_t)out->ngroups;
   double *mbit = calloc(n, sizeof(*mbit));
   uint64_t *trust = calloc(n, sizeof(*trust));
   bool made = mbit && trust;
-  if (made && find_speeds(table, nranks, out, mbit, trust))
+  if (made && find_speeds(table, out, mbit, trust))
     made = colli_link_speed_set(mbit, out->ngroups, &out->model, &out->weights);
   free(mbit);
   free(trust);

@@ -27,6 +27,6 @@ bool colli_link_speed_set(double *mbit, int ngroups, colli_model *model, colli_w
  * out->weights says how (or is NULL). Devices have costs of their own and are not affected. False
  * if out of memory.
  */
-bool colli_link_speed_apply(const colli_rank_info *table, int nranks, colli_locality *out);
+bool colli_link_speed_apply(const colli_rank_table *table, colli_locality *out);
 
 #endif

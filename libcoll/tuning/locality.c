@@ -3,6 +3,7 @@
 
 #include <sched.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "libcoll/base/error.h"
@@ -38,22 +39,32 @@ void colli_locality_describe(colli_rank_info *info) {
   }
 }
 
-/* Sorts by host, and on a host by rank: entries point into the table. */
+/* A rank and the first rank on its host. */
+typedef struct resident {
+  int host, rank;
+} resident;
+
+/* Sorts by host, and on a host by rank. */
 static int compare_hosts(const void *a, const void *b) {
-  const colli_rank_info *left = *(const colli_rank_info *const *)a;
-  const colli_rank_info *right = *(const colli_rank_info *const *)b;
-  if (left->host_id != right->host_id)
-    return left->host_id < right->host_id ? -1 : 1;
-  return left < right ? -1 : left > right;
+  const resident *left = a, *right = b;
+  if (left->host != right->host)
+    return left->host < right->host ? -1 : 1;
+  return left->rank < right->rank ? -1 : left->rank > right->rank;
 }
 
+/* The processors of a rank. */
+typedef struct allowance {
+  uint64_t cpus[COLLI_CPU_WORDS];
+  uint64_t quota_group, quota_millicores;
+} allowance;
+
 /* The number of processors that are in the masks of some ranks: all, or those of one group. */
-static int count_masks(const colli_rank_info *const *ranks, int count, const uint64_t *group) {
+static int count_masks(const allowance *ranks, int count, const uint64_t *group) {
   int cpus = 0;
   for (int w = 0; w < COLLI_CPU_WORDS; w++) {
     uint64_t word = 0;
     for (int i = 0; i < count; i++)
-      word |= !group || ranks[i]->quota_group == *group ? ranks[i]->cpus[w] : 0;
+      word |= !group || ranks[i].quota_group == *group ? ranks[i].cpus[w] : 0;
     cpus += __builtin_popcountll(word);
   }
   return cpus;
@@ -64,18 +75,18 @@ static int count_masks(const colli_rank_info *const *ranks, int count, const uin
  * with a limit (a container) have no more than its whole processors: they would be stopped for the
  * rest of each period once their spinning has used it up.
  */
-static int count_cpus(const colli_rank_info *const *ranks, int count) {
+static int count_cpus(const allowance *ranks, int count) {
   long long sum = 0;
   for (int i = 0; i < count; i++) {
     int earlier = 0;
-    while (earlier < i && ranks[earlier]->quota_group != ranks[i]->quota_group)
+    while (earlier < i && ranks[earlier].quota_group != ranks[i].quota_group)
       earlier++;
     if (earlier < i)
       continue;
-    long long cpus = count_masks(ranks, count, &ranks[i]->quota_group);
-    long long most = (long long)(ranks[i]->quota_millicores / 1000);
+    long long cpus = count_masks(ranks, count, &ranks[i].quota_group);
+    long long most = (long long)(ranks[i].quota_millicores / 1000);
     most = most > 0 ? most : 1;
-    sum += ranks[i]->quota_millicores && most < cpus ? most : cpus;
+    sum += ranks[i].quota_millicores && most < cpus ? most : cpus;
   }
   int all = count_masks(ranks, count, NULL);
   int cpus = sum < all ? (int)sum : all;
@@ -86,15 +97,16 @@ static int count_cpus(const colli_rank_info *const *ranks, int count) {
  * The slowest transport that some pair needs, or NULL: shared memory helps only if all ranks share
  * it. *near: the transport of ranks on one host. *index: its number in the list.
  */
-static const coll_transport_ops *find_slowest(const colli_rank_info *table, int nranks,
+static const coll_transport_ops *find_slowest(const colli_rank_table *table,
                                               const colli_transport_list *transports,
                                               colli_link_kind *near, int *index) {
   uint32_t common = ~0u;
   bool one_host = true;
   const coll_transport_ops *slowest = NULL;
-  for (int rank = 0; rank < nranks; rank++) {
-    common &= table[rank].transports;
-    one_host &= table[rank].host_id == table[0].host_id;
+  colli_rank_walk walk = colli_rank_walk_begin(table);
+  for (int rank = 0; rank < table->nranks; rank++) {
+    common &= colli_rank_walk_to(&walk, rank)->transports;
+    one_host &= colli_rank_host(table, rank) == 0;
   }
   *near = COLLI_LINK_TCP;
   for (int i = 0; i < transports->count; i++) {
@@ -114,14 +126,14 @@ static const coll_transport_ops *find_slowest(const colli_rank_info *table, int 
 
 /* Sets the costs of links over a device and the slots for which they have memory. Uses the slowest
  * link and the smallest memory that transport number `index` reports between neighbours. */
-static void set_device_costs(const colli_rank_info *table, int nranks,
-                             const coll_transport_ops *ops, int index,
-                             const colli_calibration *calibration, colli_locality *out) {
+static void set_device_costs(const colli_rank_table *table, const coll_transport_ops *ops,
+                             int index, const colli_calibration *calibration, colli_locality *out) {
   double alpha_ns = 0, beta_ns_per_byte = 0;
-  for (int rank = 0; rank < nranks; rank++) {
+  colli_rank_walk walk = colli_rank_walk_begin(table), next = walk;
+  for (int rank = 0; rank < table->nranks; rank++) {
     coll_link link = {0};
-    const colli_rank_info *next = &table[(rank + 1) % nranks];
-    if (!ops->reach(table[rank].blob[index], next->blob[index], &link))
+    if (!ops->reach(colli_rank_walk_to(&walk, rank)->blob[index],
+                    colli_rank_walk_to(&next, (rank + 1) % table->nranks)->blob[index], &link))
       continue;
     if (link.slot_bytes && link.slot_bytes < out->limits.slot_bytes)
       out->limits.slot_bytes = link.slot_bytes;
@@ -133,37 +145,40 @@ static void set_device_costs(const colli_rank_info *table, int nranks,
 }
 
 /* Takes the largest measurement of any rank for each number. */
-static void combine_calibrations(const colli_rank_info *table, int nranks, colli_calibration *out) {
-  *out = table[0].calibration;
-  for (int rank = 1; rank < nranks; rank++)
+static void combine_calibrations(const colli_rank_table *table, colli_calibration *out) {
+  colli_rank_walk walk = colli_rank_walk_begin(table);
+  *out = walk.first.calibration;
+  for (int rank = 1; rank < table->nranks; rank++) {
+    colli_calibration other = colli_rank_walk_to(&walk, rank)->calibration;
+    if (memcmp(&other, out, sizeof(*out)) == 0)
+      continue;
     for (int i = 0; i < COLLI_CALIBRATION_NUMBERS; i++) {
-      colli_calibration other = table[rank].calibration;
       double *mine = colli_calibration_number(out, i);
-      double theirs = *colli_calibration_number(&other, i);
+      const double theirs = *colli_calibration_number(&other, i);
       *mine = theirs > *mine ? theirs : *mine;
     }
+  }
 }
 
 /* Whether all ranks have read the same corrections of the model. */
-static bool has_same_corrections(const colli_rank_info *table, int nranks) {
+static bool has_same_corrections(const colli_rank_table *table) {
+  colli_rank_walk walk = colli_rank_walk_begin(table);
   int rank = 1;
-  while (rank < nranks && table[rank].corrections == table[0].corrections)
+  while (rank < table->nranks &&
+         colli_rank_walk_to(&walk, rank)->corrections == walk.first.corrections)
     rank++;
-  return rank == nranks && table[0].corrections != 0;
+  return rank == table->nranks && walk.first.corrections != 0;
 }
 
 /* Numbers the hosts in the order of their first ranks; false if out of memory. */
-static bool number_hosts(const colli_rank_info *table, int nranks,
-                         const colli_rank_info *const *sorted, colli_locality *out) {
+static bool number_hosts(const colli_rank_table *table, colli_locality *out) {
+  const int nranks = table->nranks;
   out->ngroups = 0;
   out->group = malloc((size_t)nranks * sizeof(*out->group));
   if (!out->group)
     return false;
-  for (int i = 0, first = 0; i < nranks; i++) {
-    if (sorted[i]->host_id != sorted[first]->host_id)
-      first = i;
-    out->group[sorted[i] - table] = (int32_t)(sorted[first] - table);
-  }
+  for (int rank = 0; rank < nranks; rank++)
+    out->group[rank] = colli_rank_host(table, rank);
   out->ngroups = colli_number_groups(out->group, nranks);
   if (out->ngroups == 1) {
     free(out->group);
@@ -172,31 +187,67 @@ static bool number_hosts(const colli_rank_info *table, int nranks,
   return true;
 }
 
-/* Finds the host with the most ranks per processor, and the facts about this rank's own host. */
-static void find_fullest(const colli_rank_info *const *sorted, int nranks, uint64_t own_host,
-                         int *ranks_fullest, int *cpus_fullest, colli_locality *out) {
-  *ranks_fullest = *cpus_fullest = 1;
+/* A host with many ranks. */
+typedef struct full_host {
+  int ranks, cpus;
+} full_host;
+
+/* Finds the host with the most ranks per processor, and the facts about the own host of `rank`. The
+ * ranks are `sorted`; there is `room` for those of one host. */
+static full_host find_fullest(const colli_rank_table *table, const resident *sorted, int rank,
+                              allowance *room, colli_locality *out) {
+  const int nranks = table->nranks;
+  full_host fullest = {1, 1};
+  colli_rank_walk walk = colli_rank_walk_begin(table);
   for (int begin = 0, end; begin < nranks; begin = end) {
-    for (end = begin; end < nranks && sorted[end]->host_id == sorted[begin]->host_id;)
-      end++;
-    int cpus = count_cpus(sorted + begin, end - begin);
-    if ((long long)(end - begin) * *cpus_fullest > (long long)*ranks_fullest * cpus) {
-      *ranks_fullest = end - begin;
-      *cpus_fullest = cpus;
+    for (end = begin; end < nranks && sorted[end].host == sorted[begin].host; end++) {
+      const colli_rank_info *info = colli_rank_walk_to(&walk, sorted[end].rank);
+      memcpy(room[end - begin].cpus, info->cpus, sizeof(info->cpus));
+      room[end - begin].quota_group = info->quota_group;
+      room[end - begin].quota_millicores = info->quota_millicores;
     }
-    if (sorted[begin]->host_id == own_host) {
-      out->neighbours = end - begin;
-      out->crowded = end - begin > cpus;
+    const int ranks = end - begin, cpus = count_cpus(room, ranks);
+    if ((long long)ranks * fullest.cpus > (long long)fullest.ranks * cpus)
+      fullest = (full_host){ranks, cpus};
+    if (sorted[begin].host == colli_rank_host(table, rank)) {
+      out->neighbours = ranks;
+      out->crowded = ranks > cpus;
     }
   }
+  return fullest;
+}
+
+/* Sorts the ranks for find_fullest(); false if out of memory. */
+static bool ask_hosts(const colli_rank_table *table, int rank, full_host *fullest,
+                      colli_locality *out) {
+  const size_t n = (size_t)table->nranks;
+  resident *sorted = malloc(n * sizeof(*sorted));
+  for (int i = 0; sorted && i < table->nranks; i++)
+    sorted[i] = (resident){colli_rank_host(table, i), i};
+  if (sorted)
+    qsort(sorted, n, sizeof(*sorted), compare_hosts);
+  int most = 0; /* ranks on one host */
+  for (int i = 0, first = 0; sorted && i < table->nranks; i++) {
+    first = sorted[i].host == sorted[first].host ? first : i;
+    most = i - first >= most ? i - first + 1 : most;
+  }
+  allowance *room = malloc((size_t)most * sizeof(*room));
+  const bool made = sorted && room;
+  if (made)
+    *fullest = find_fullest(table, sorted, rank, room, out);
+  free(sorted);
+  free(room);
+  return made;
 }
 
 /* The only other rank that is bound to this rank's core, or -1. */
-static int find_mate(const colli_rank_info *table, int nranks, int rank) {
+static int find_mate(const colli_rank_table *table, int rank) {
+  const int host = colli_rank_host(table, rank), core = colli_rank_at(table, rank).core;
   int mate = -1;
-  for (int other = 0; other < nranks; other++) {
-    if (other == rank || table[rank].core < 0 || table[other].core != table[rank].core ||
-        table[other].host_id != table[rank].host_id)
+  colli_rank_walk walk = colli_rank_walk_begin(table);
+  for (int other = 0; core >= 0 && other < table->nranks; other++) {
+    if (other == rank || colli_rank_host(table, other) != host ||
+        colli_rank_walk_to(&walk, other)->core != core)
       continue;
     if (mate >= 0)
       return -1;
@@ -206,62 +257,54 @@ static int find_mate(const colli_rank_info *table, int nranks, int rank) {
 }
 
 /* Whether all ranks are on one host and every two neighbours have a core to themselves. */
-static bool is_paired(const colli_rank_info *table, int nranks) {
-  bool all = nranks % 2 == 0;
-  for (int rank = 0; all && rank < nranks; rank += 2)
-    all = find_mate(table, nranks, rank) == rank + 1 && table[rank].host_id == table[0].host_id;
+static bool is_paired(const colli_rank_table *table) {
+  bool all = table->nranks % 2 == 0;
+  for (int rank = 0; all && rank < table->nranks; rank += 2)
+    all = find_mate(table, rank) == rank + 1 && colli_rank_host(table, rank) == 0;
   return all;
 }
 
-/* Sets the model and limits of the slowest links, on a host with that many ranks and processors. */
-static void set_model(const colli_rank_info *table, int nranks,
-                      const colli_transport_list *transports, int ranks_fullest, int cpus_fullest,
-                      const colli_corrections *corrections, colli_locality *out) {
+/* Sets the model and limits of the slowest links, with that host as the fullest. */
+static void set_model(const colli_rank_table *table, const colli_transport_list *transports,
+                      full_host fullest, const colli_corrections *corrections,
+                      colli_locality *out) {
   int index = 0;
-  bool shared = ranks_fullest > cpus_fullest;
+  bool shared = fullest.ranks > fullest.cpus;
   colli_link_kind near;
   colli_calibration calibration;
-  const coll_transport_ops *slowest = find_slowest(table, nranks, transports, &near, &index);
+  const coll_transport_ops *slowest = find_slowest(table, transports, &near, &index);
   bool device = slowest && slowest->caps & COLL_CAP_DEVICE;
   colli_link_kind link = colli_link_kind_of(slowest ? slowest->caps : 0);
   colli_limits_default(link, &out->limits);
-  combine_calibrations(table, nranks, &calibration);
-  colli_model_make(&calibration, link, near, ranks_fullest, cpus_fullest, &out->model);
-  out->model.paired = link == COLLI_LINK_SHM && shared && is_paired(table, nranks);
+  combine_calibrations(table, &calibration);
+  colli_model_make(&calibration, link, near, fullest.ranks, fullest.cpus, &out->model);
+  out->model.paired = link == COLLI_LINK_SHM && shared && is_paired(table);
   if (device)
-    set_device_costs(table, nranks, slowest, index, &calibration, out);
-  else if (out->ngroups == 1 && has_same_corrections(table, nranks)) /* devices are not measured */
-    out->model.corrections =
-        colli_corrections_find(corrections, link, nranks, shared ? cpus_fullest : nranks);
+    set_device_costs(table, slowest, index, &calibration, out);
+  else if (out->ngroups == 1 && has_same_corrections(table)) /* devices are not measured */
+    out->model.corrections = colli_corrections_find(corrections, link, table->nranks,
+                                                    shared ? fullest.cpus : table->nranks);
 }
 
 /* Finds where the ranks sit. */
-coll_status colli_locality_find(const colli_rank_info *table, int nranks, int rank,
+coll_status colli_locality_find(const colli_rank_table *table, int rank,
                                 const colli_transport_list *transports,
                                 const colli_corrections *corrections, colli_locality *out,
                                 coll_error *error) {
   *out = (colli_locality){0};
-  const colli_rank_info **sorted = malloc((size_t)nranks * sizeof(*sorted));
-  for (int i = 0; sorted && i < nranks; i++)
-    sorted[i] = &table[i];
-  if (sorted)
-    qsort(sorted, (size_t)nranks, sizeof(*sorted), compare_hosts);
-  if (!sorted || !number_hosts(table, nranks, sorted, out)) {
-    free(sorted);
-    return colli_error_set(error, COLL_ERR_NO_MEMORY, "create", "out of memory for %d ranks",
-                           nranks);
+  full_host fullest;
+  bool made = number_hosts(table, out) && ask_hosts(table, rank, &fullest, out);
+  if (made) {
+    out->mate = find_mate(table, rank);
+    set_model(table, transports, fullest, corrections, out);
+    made = colli_link_speed_apply(table, out);
   }
-  int ranks_fullest, cpus_fullest;
-  find_fullest(sorted, nranks, table[rank].host_id, &ranks_fullest, &cpus_fullest, out);
-  free(sorted);
-  out->mate = find_mate(table, nranks, rank);
-  set_model(table, nranks, transports, ranks_fullest, cpus_fullest, corrections, out);
   coll_status status;
-  if (colli_link_speed_apply(table, nranks, out))
-    status = colli_hierarchy_apply(table, nranks, out, error);
+  if (made)
+    status = colli_hierarchy_apply(table, out, error);
   else
-    status =
-        colli_error_set(error, COLL_ERR_NO_MEMORY, "create", "out of memory for %d ranks", nranks);
+    status = colli_error_set(error, COLL_ERR_NO_MEMORY, "create", "out of memory for %d ranks",
+                             table->nranks);
   if (status != COLL_OK)
     colli_locality_free(out);
   return status;

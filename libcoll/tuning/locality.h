@@ -44,7 +44,7 @@ void colli_locality_free(colli_locality *locality);
  * outlive the result) only if all ranks have read the same ones. The result is freed with
  * colli_locality_free(), or its parts are. Errors: NO_MEMORY, MISMATCH (levels).
  */
-coll_status colli_locality_find(const colli_rank_info *table, int nranks, int rank,
+coll_status colli_locality_find(const colli_rank_table *table, int rank,
                                 const colli_transport_list *transports,
                                 const colli_corrections *corrections, colli_locality *out,
                                 coll_error *error);

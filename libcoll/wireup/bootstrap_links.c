@@ -131,11 +131,13 @@ coll_status boot_links_expect_table(const boot *b, boot_links *links, int from, 
 }
 
 /* What is wrong with the record of a rank in a table that was received; NULL: nothing. */
-static const char *check_record(const colli_rank_table *table, int rank) {
-  const colli_rank_info info = colli_rank_at(table, rank);
-  colli_rank_info checked = info;
-  const char *wrong = boot_record_check(&checked);
-  return wrong || memcmp(&checked, &info, sizeof(info)) == 0 ? wrong : "texts without an end";
+static const char *check_record(colli_rank_walk *walk, int rank) {
+  const colli_rank_info *info = colli_rank_walk_to(walk, rank);
+  if (!boot_record_ends(info))
+    return "texts without an end";
+  if (info->host_id != walk->of_host.host_id)
+    return "of another host than the table says";
+  return boot_record_wrong(info);
 }
 
 coll_status boot_links_take_table(const boot *b, boot_links *links, int from, int server,
@@ -147,8 +149,9 @@ coll_status boot_links_take_table(const boot *b, boot_links *links, int from, in
   if (!colli_rank_table_check(links->table))
     return boot_fail(b, COLL_ERR_PROTOCOL, from, NULL, "rank %d passed on a damaged table of ranks",
                      from);
+  colli_rank_walk walk = colli_rank_walk_begin(links->table);
   for (int rank = 0; rank < b->nranks; rank++) {
-    const char *wrong = check_record(links->table, rank);
+    const char *wrong = check_record(&walk, rank);
     if (wrong)
       return boot_fail(b, COLL_ERR_PROTOCOL, from, NULL,
                        "rank %d passed on an impossible record (%s) of rank %d", from, wrong, rank);

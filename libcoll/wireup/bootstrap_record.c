@@ -23,10 +23,19 @@ static bool costs_sound(const colli_calibration *calibration) {
   return true;
 }
 
+bool boot_record_ends(const colli_rank_info *info) {
+  return !info->host[sizeof(info->host) - 1] && !info->levels[sizeof(info->levels) - 1] &&
+         !info->transport_names[sizeof(info->transport_names) - 1];
+}
+
 const char *boot_record_check(colli_rank_info *info) {
   info->host[sizeof(info->host) - 1] = '\0';
   info->levels[sizeof(info->levels) - 1] = '\0';
   info->transport_names[sizeof(info->transport_names) - 1] = '\0';
+  return boot_record_wrong(info);
+}
+
+const char *boot_record_wrong(const colli_rank_info *info) {
   const colli_param_info *bytes = &colli_param_table[COLLI_PARAM_SLOT_BYTES];
   const colli_param_info *count = &colli_param_table[COLLI_PARAM_SLOT_COUNT];
   if (info->slot_bytes != 0 && (info->slot_bytes < bytes->min || info->slot_bytes > bytes->max ||

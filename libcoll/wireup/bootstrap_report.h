@@ -92,9 +92,15 @@ coll_status boot_fail_reported(const boot *b, boot_report *report);
 /* Writes a report: boot->error, unless `status` is COLL_OK. */
 void boot_report_fill(const boot *b, boot_report *report, coll_status status);
 
+/* Whether the texts of a record end. */
+bool boot_record_ends(const colli_rank_info *info);
+
 /* The check of every record that another rank sends, once, before any use. Terminates its texts.
  * NULL, or what is impossible in it: a rank is damaged or malicious. */
 const char *boot_record_check(colli_rank_info *info);
+
+/* The same of a record whose texts end, which stays as it is. */
+const char *boot_record_wrong(const colli_rank_info *info);
 
 /* Lists the ranks whose flag is `wanted`, as many as fit: "3, 5-7". */
 void boot_list_ranks(const bool *flags, int nranks, bool wanted, char *text, size_t bytes);

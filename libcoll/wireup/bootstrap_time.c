@@ -7,8 +7,9 @@ bool boot_time_asks(const colli_rank_table *table, int server, int rank) {
   const uint64_t clock_id = colli_rank_at(table, rank).clock_id;
   if (clock_id == 0 || colli_rank_at(table, server).clock_id == clock_id)
     return false;
+  colli_rank_walk walk = colli_rank_walk_begin(table);
   int first = 0;
-  while (colli_rank_at(table, first).clock_id != clock_id)
+  while (colli_rank_walk_to(&walk, first)->clock_id != clock_id)
     first++;
   return first == rank;
 }

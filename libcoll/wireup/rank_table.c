@@ -9,6 +9,7 @@
 #define RECORD_BYTES sizeof(colli_rank_info)
 #define RUN_MOST     255 /* bytes that one run leaves out, or has */
 #define GAP_LEAST    3   /* as many equal bytes end a run: it takes two to begin the next */
+#define RUNS_MOST    (2 * RECORD_BYTES) /* of one record: a run takes two bytes more than it has */
 
 _Static_assert(RECORD_BYTES % sizeof(uint64_t) == 0, "is compared by words, and has no padding");
 
@@ -56,8 +57,7 @@ static size_t count_run(const uint8_t *a, const uint8_t *b, size_t at) {
   return count - equal;
 }
 
-/* Writes what differs between a record and its base to `out`, unless that is NULL. Returns how many
- * bytes it takes. */
+/* Writes what differs between a record and its base to `out`. Returns how many bytes it takes. */
 static size_t write_runs(const uint8_t *base, const uint8_t *record, uint8_t *out) {
   size_t used = 0;
   for (size_t at = 0; at < RECORD_BYTES;) {
@@ -66,13 +66,10 @@ static size_t write_runs(const uint8_t *base, const uint8_t *record, uint8_t *ou
     if (at == RECORD_BYTES)
       break;
     for (; skip > RUN_MOST; skip -= RUN_MOST, used += 2)
-      if (out)
-        memcpy(out + used, (uint8_t[]){RUN_MOST, 0}, 2);
+      memcpy(out + used, (uint8_t[]){RUN_MOST, 0}, 2);
     const size_t count = count_run(base, record, at);
-    if (out) {
-      memcpy(out + used, (uint8_t[]){(uint8_t)skip, (uint8_t)count}, 2);
-      memcpy(out + used + 2, record + at, count);
-    }
+    memcpy(out + used, (uint8_t[]){(uint8_t)skip, (uint8_t)count}, 2);
+    memcpy(out + used + 2, record + at, count);
     used += 2 + count;
     at += count;
   }
@@ -92,48 +89,77 @@ static int by_host(const void *a, const void *b) {
   return left->rank < right->rank ? -1 : left->rank > right->rank;
 }
 
-/* Finds the base of each rank; false if out of memory. */
-static bool find_bases(const colli_rank_info *records, int nranks, entry *entries) {
+/* Finds the base of each rank; NULL if out of memory. */
+static int *find_bases(const colli_rank_info *records, int nranks) {
+  int *base = malloc((size_t)nranks * sizeof(*base));
   resident *all = malloc((size_t)nranks * sizeof(*all));
   for (int rank = 0; all && rank < nranks; rank++)
     all[rank] = (resident){records[rank].host_id, rank};
   if (all)
     qsort(all, (size_t)nranks, sizeof(*all), by_host);
-  for (int i = 0, first = 0; all && i < nranks; i++) {
+  for (int i = 0, first = 0; base && all && i < nranks; i++) {
     if (all[i].host_id != all[first].host_id)
       first = i;
-    entries[all[i].rank].base = (uint32_t)all[first].rank;
+    base[all[i].rank] = all[first].rank;
+  }
+  if (!all) {
+    free(base);
+    return NULL;
   }
   free(all);
-  return all != NULL;
+  return base;
 }
 
-/* Packs records: *bytes of them. NULL: out of memory. */
-static unsigned char *pack(const colli_rank_info *records, int nranks, size_t *bytes) {
-  static const colli_rank_info nothing;
+/* A table that is being packed, one rank after the other. */
+typedef struct packing {
+  size_t head;           /* bytes of entries */
+  size_t used, room;     /* bytes */
+  unsigned char *packed; /* NULL: out of memory */
+} packing;
+
+static packing begin_packing(int nranks) {
   const size_t head = (size_t)nranks * sizeof(entry);
-  entry *entries = malloc(head);
-  unsigned char *packed = NULL;
-  size_t end = 0;
-  bool made = entries && find_bases(records, nranks, entries);
-  for (int pass = 0; made && pass < 2; pass++) { /* counts, then writes */
-    end = 0;
-    for (int rank = 0; rank < nranks; rank++) {
-      const int first = (int)entries[rank].base;
-      const colli_rank_info *base = first < rank ? &records[first] : rank ? records : &nothing;
-      end += write_runs((const uint8_t *)base, (const uint8_t *)&records[rank],
-                        packed ? packed + head + end : NULL);
-      entries[rank].end = (uint32_t)end;
-    }
-    if (!packed)
-      made = (packed = malloc(head + end)) != NULL;
-  }
-  if (packed)
-    memcpy(packed, entries, head);
-  free(entries);
-  *bytes = head + end;
-  return packed;
+  return (packing){.head = head, .used = head, .room = head, .packed = malloc(head)};
 }
+
+/* Frees what is left of a packing that failed. False. */
+static bool give_up(packing *p) {
+  free(p->packed);
+  p->packed = NULL;
+  return false;
+}
+
+/* Adds a rank whose record is to differ from that of the first one on its host, from rank 0's or
+ * from nothing: `base`. False if out of memory. */
+static bool pack_record(packing *p, int rank, int host, const colli_rank_info *base,
+                        const colli_rank_info *record) {
+  if (p->used + RUNS_MOST > p->room) {
+    const size_t more = 2 * p->used + RUNS_MOST;
+    unsigned char *larger = realloc(p->packed, more);
+    if (!larger)
+      return give_up(p);
+    p->packed = larger;
+    p->room = more;
+  }
+  p->used += write_runs((const uint8_t *)base, (const uint8_t *)record, p->packed + p->used);
+  const entry at = {(uint32_t)host, (uint32_t)(p->used - p->head)};
+  memcpy(p->packed + (size_t)rank * sizeof(at), &at, sizeof(at));
+  return true;
+}
+
+/* Puts all that was packed into a table, in place of what it had; false if out of memory, now or
+ * before. */
+static bool finish_packing(packing *p, colli_rank_table *table) {
+  unsigned char *fitting = p->packed ? realloc(p->packed, p->used) : NULL;
+  if (!fitting)
+    return give_up(p);
+  free(table->packed);
+  table->packed = fitting;
+  table->bytes = p->used;
+  return true;
+}
+
+static const colli_rank_info nothing;
 
 /* ---- unpacking ------------------------------------------------------------------------------- */
 
@@ -163,19 +189,58 @@ static const uint8_t *runs_of(const colli_rank_table *table, int rank, size_t *b
   return table->packed + (size_t)table->nranks * sizeof(entry) + begin;
 }
 
+/* Makes a copy of the record from which a rank's differs that rank's. */
+static void differ(const colli_rank_table *table, int rank, colli_rank_info *info) {
+  size_t bytes;
+  const uint8_t *runs = runs_of(table, rank, &bytes);
+  (void)read_runs(runs, bytes, (uint8_t *)info); /* was checked when it came */
+}
+
 colli_rank_info colli_rank_at(const colli_rank_table *table, int rank) {
   COLLI_ASSERT(rank >= 0 && rank < table->nranks);
+  const int host = colli_rank_host(table, rank);
   colli_rank_info info;
   memset(&info, 0, sizeof(info));
-  const int chain[] = {0, colli_rank_host(table, rank), rank};
-  for (int i = 0, before = -1; i < 3; before = chain[i++]) {
-    if (chain[i] == before)
-      continue;
-    size_t bytes;
-    const uint8_t *runs = runs_of(table, chain[i], &bytes);
-    (void)read_runs(runs, bytes, (uint8_t *)&info); /* was checked when it came */
-  }
+  differ(table, 0, &info);
+  if (host != 0)
+    differ(table, host, &info);
+  if (rank != host)
+    differ(table, rank, &info);
   return info;
+}
+
+colli_rank_walk colli_rank_walk_begin(const colli_rank_table *table) {
+  colli_rank_walk walk = {.table = table};
+  walk.first = walk.of_host = walk.info = colli_rank_at(table, 0);
+  return walk;
+}
+
+/* Takes back what makes the record that a walk is at differ from that of its host. To copy all of
+ * it would take several times as long. */
+static void step_back(colli_rank_walk *walk) {
+  size_t bytes, at = 0;
+  const uint8_t *runs = runs_of(walk->table, walk->rank, &bytes);
+  for (size_t used = 0; walk->rank != walk->host && used < bytes; used += 2u + runs[used + 1]) {
+    at += runs[used];
+    memcpy((uint8_t *)&walk->info + at, (const uint8_t *)&walk->of_host + at, runs[used + 1]);
+    at += runs[used + 1];
+  }
+}
+
+const colli_rank_info *colli_rank_walk_to(colli_rank_walk *walk, int rank) {
+  const int host = colli_rank_host(walk->table, rank);
+  if (host != walk->host) {
+    walk->of_host = walk->first;
+    differ(walk->table, host, &walk->of_host);
+    walk->host = host;
+    walk->info = walk->of_host;
+  } else {
+    step_back(walk);
+  }
+  walk->rank = rank;
+  if (rank != host)
+    differ(walk->table, rank, &walk->info);
+  return &walk->info;
 }
 
 int colli_rank_host(const colli_rank_table *table, int rank) {
@@ -185,8 +250,13 @@ int colli_rank_host(const colli_rank_table *table, int rank) {
 
 colli_rank_info *colli_rank_table_unpack(const colli_rank_table *table) {
   colli_rank_info *records = malloc((size_t)table->nranks * sizeof(*records));
-  for (int rank = 0; records && rank < table->nranks; rank++)
-    records[rank] = colli_rank_at(table, rank);
+  if (records)
+    records[0] = colli_rank_at(table, 0);
+  for (int rank = 1; records && rank < table->nranks; rank++) {
+    const int host = colli_rank_host(table, rank); /* comes before it */
+    records[rank] = records[host < rank ? host : 0];
+    differ(table, rank, &records[rank]);
+  }
   return records;
 }
 
@@ -211,20 +281,47 @@ void colli_rank_table_free(colli_rank_table *table) {
 }
 
 bool colli_rank_table_replace(colli_rank_table *table, const colli_rank_info *records) {
-  size_t bytes;
-  unsigned char *packed = pack(records, table->nranks, &bytes);
-  if (!packed)
-    return false;
-  free(table->packed);
-  table->packed = packed;
-  table->bytes = bytes;
-  return true;
+  int *bases = find_bases(records, table->nranks);
+  packing p = begin_packing(table->nranks);
+  if (!bases)
+    return give_up(&p);
+  for (int rank = 0; p.packed && rank < table->nranks; rank++) {
+    const int host = bases[rank];
+    const colli_rank_info *base = host < rank ? &records[host] : rank ? records : &nothing;
+    pack_record(&p, rank, host, base, &records[rank]);
+  }
+  free(bases);
+  return finish_packing(&p, table);
+}
+
+bool colli_rank_table_change(colli_rank_table *table, colli_rank_change_fn change, void *ctx) {
+  packing p = begin_packing(table->nranks);
+  colli_rank_walk walk = colli_rank_walk_begin(table);
+  colli_rank_info first = walk.first, of_host; /* changed */
+  change(ctx, 0, &first);
+  of_host = first;
+  for (int rank = 0, before = 0; p.packed && rank < table->nranks; rank++) {
+    const int host = colli_rank_host(table, rank);
+    if (host != before) {
+      of_host = *colli_rank_walk_to(&walk, host);
+      change(ctx, host, &of_host);
+      before = host;
+    }
+    if (host == rank) {
+      pack_record(&p, rank, host, rank ? &first : &nothing, &of_host);
+      continue;
+    }
+    colli_rank_info info = *colli_rank_walk_to(&walk, rank);
+    change(ctx, rank, &info);
+    COLLI_ASSERT(info.host_id == of_host.host_id); /* so it was when it came, too */
+    pack_record(&p, rank, host, &of_host, &info);
+  }
+  return finish_packing(&p, table);
 }
 
 bool colli_rank_table_fits(int nranks, size_t bytes) {
   const size_t n = (size_t)nranks;
-  /* A run takes two bytes more than it has, and leaves at least three out. */
-  return bytes >= n * sizeof(entry) && bytes <= n * (sizeof(entry) + 2 * RECORD_BYTES);
+  return bytes >= n * sizeof(entry) && bytes <= n * (sizeof(entry) + RUNS_MOST);
 }
 
 colli_rank_table *colli_rank_table_receive(int nranks, size_t bytes) {

@@ -88,9 +88,29 @@ void colli_rank_table_free(colli_rank_table *table);
 /* Replaces all records of a table. False: out of memory; the table is as before. */
 bool colli_rank_table_replace(colli_rank_table *table, const colli_rank_info *records);
 
-/* One rank's record. It is put together anew: loops over all ranks that need few do better to ask
- * for hosts first. */
+/* Changes all records of a table, but not their hosts; may call change(ctx, rank, its record) more
+ * than once for a rank. False: out of memory; the table is as before. */
+typedef void (*colli_rank_change_fn)(void *ctx, int rank, colli_rank_info *info);
+bool colli_rank_table_change(colli_rank_table *table, colli_rank_change_fn change, void *ctx);
+
+/* One rank's record. It is put together anew: loops over many ranks walk. */
 colli_rank_info colli_rank_at(const colli_rank_table *table, int rank);
+
+/* A walk over records, which does what ranks of one host share only once. */
+typedef struct colli_rank_walk {
+  const colli_rank_table *table;
+  colli_rank_info first;   /* rank 0's */
+  colli_rank_info of_host; /* the one from which those of the ranks on a host differ, ... */
+  int host;                /* ... which is that of this rank */
+  colli_rank_info info;    /* the one of: */
+  int rank;
+} colli_rank_walk;
+
+colli_rank_walk colli_rank_walk_begin(const colli_rank_table *table);
+
+/* A rank's record, which is the walk's, and good until the next. Any order will do, but one host
+ * after the other is fast. */
+const colli_rank_info *colli_rank_walk_to(colli_rank_walk *walk, int rank);
 
 /* The first rank on a rank's host: ranks share a host if it is the same. */
 int colli_rank_host(const colli_rank_table *table, int rank);

@@ -34,7 +34,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
   colli_shm_capacity_check(table, NRANKS, 1);
   if (colli_shm_capacity_slots(table, NRANKS, 1, 65536) == 0)
     abort();
-  if (colli_locality_find(table, NRANKS, 1, &transports, NULL, &locality, &error) == COLL_OK)
+  colli_rank_table *packed = colli_rank_table_create(table, NRANKS);
+  if (packed && colli_locality_find(packed, 1, &transports, NULL, &locality, &error) == COLL_OK)
     colli_locality_free(&locality);
+  colli_rank_table_free(packed);
   return 0;
 }

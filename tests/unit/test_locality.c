@@ -43,13 +43,21 @@ static void fill_table(int per_host, uint32_t bits) {
   }
 }
 
-/* What rank 0 finds. */
+/* What rank 0 of the first nranks finds. */
+static coll_status find_of(int nranks, colli_locality *found, coll_error *error) {
+  colli_rank_table *packed = colli_rank_table_create(table, nranks);
+  cr_assert_not_null(packed);
+  const coll_status status =
+      colli_locality_find(packed, 0, &transports, &corrections, found, error);
+  colli_rank_table_free(packed);
+  return status;
+}
+
 static colli_locality find(void) {
   colli_locality found;
   coll_error error = COLL_ERROR_INIT;
   corrections.cores = RANKS;
-  cr_assert_eq(colli_locality_find(table, RANKS, 0, &transports, &corrections, &found, &error),
-               COLL_OK);
+  cr_assert_eq(find_of(RANKS, &found, &error), COLL_OK);
   return found;
 }
 
@@ -311,8 +319,7 @@ Test(hierarchy, what_is_measured_is_of_its_level) {
   const double racks = found.model.near_alpha_ns;
   colli_locality_free(&found);
   coll_error error = COLL_ERROR_INIT; /* those of site a alone, as in a part of the communicator */
-  cr_assert_eq(colli_locality_find(table, 2, 0, &transports, &corrections, &found, &error),
-               COLL_OK);
+  cr_assert_eq(find_of(2, &found, &error), COLL_OK);
   cr_expect_lt(found.model.alpha_ns, racks + 1, "racks, not sites");
   cr_expect_not(found.model.sites);
   colli_locality_free(&found);
@@ -367,8 +374,7 @@ static void expect_refusal(int per_host, const char *const levels[RANKS], const 
   colli_locality found;
   coll_error error = COLL_ERROR_INIT;
   fill_levels(per_host, levels);
-  cr_expect_eq(colli_locality_find(table, RANKS, 0, &transports, &corrections, &found, &error),
-               COLL_ERR_MISMATCH);
+  cr_expect_eq(find_of(RANKS, &found, &error), COLL_ERR_MISMATCH);
   cr_expect_not_null(strstr(error.message, message), "%s", error.message);
 }
 

@@ -35,6 +35,28 @@ static void fill(colli_prng *prng, colli_rank_info *all, int nranks) {
   }
 }
 
+/* A colli_rank_change_fn: some ranks get the processes that they have in `ctx`. */
+static void take_pid(void *ctx, int rank, colli_rank_info *info) {
+  const colli_rank_info *all = ctx;
+  if (rank % 3 == 0)
+    info->pid = all[rank].pid;
+}
+
+/* Walks in any order, and changes what ranks of one host share or not. */
+static void expect_walk_and_change(colli_prng *prng, colli_rank_table *table,
+                                   colli_rank_info *all) {
+  colli_rank_walk walk = colli_rank_walk_begin(table);
+  for (int i = 0; i < 2 * table->nranks; i++) {
+    const int rank = i < table->nranks ? i : (int)colli_prng_below(prng, (uint64_t)table->nranks);
+    cr_assert_eq(memcmp(colli_rank_walk_to(&walk, rank), &all[rank], sizeof(*all)), 0, "rank %d",
+                 rank);
+  }
+  for (int rank = 0; rank < table->nranks; rank += 3)
+    all[rank].pid = (int32_t)colli_prng_below(prng, 1000);
+  cr_assert(colli_rank_table_change(table, take_pid, all));
+  cr_assert(colli_rank_table_check(table));
+}
+
 Test(rank_table, keeps_every_byte, .timeout = 120) {
   static colli_rank_info all[MOST];
   colli_prng prng = {17};
@@ -53,6 +75,10 @@ Test(rank_table, keeps_every_byte, .timeout = 120) {
                    rank, nranks);
       cr_assert_eq(colli_rank_host(table, rank), first);
     }
+    expect_walk_and_change(&prng, table, all);
+    colli_rank_info *changed = colli_rank_table_unpack(table);
+    cr_assert(changed && memcmp(changed, all, (size_t)nranks * sizeof(*all)) == 0);
+    free(changed);
     change(&prng, &all[nranks / 2]);
     cr_assert(colli_rank_table_replace(table, all));
     colli_rank_info *unpacked = colli_rank_table_unpack(table);
