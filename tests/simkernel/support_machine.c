@@ -2,6 +2,8 @@
 #include "support_machine.h"
 
 #include <errno.h>
+#include <limits.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +13,8 @@
 #if SANITIZED_ADDRESS
 #include <sanitizer/lsan_interface.h>
 #endif
+
+#define MAPPED_BYTES (64 * 1024) /* allocations from this size on are mappings */
 
 typedef struct event {
   uint64_t at_ns;
@@ -250,7 +254,15 @@ sk_config sk_defaults(uint64_t seed, int nranks, int ranks_per_host) {
                      .backlog = 4096};
 }
 
+/* Keeps what ranks allocate and never write from taking memory, as in processes of their own:
+ * there, it is fresh; here, it would be what other ranks have written. */
+static void keep_memory_fresh(void) {
+  mallopt(M_MMAP_THRESHOLD, MAPPED_BYTES);
+  mallopt(M_MMAP_MAX, INT_MAX);
+}
+
 void sk_open(const sk_config *config) {
+  keep_memory_fresh();
   sk = (sk_machine){.config = *config,
                     .now_ns = SK_START_NS,
                     .prng = {config->seed ^ 0x736b},
