@@ -19,6 +19,12 @@
 coll_status colli_comm_link(const coll_comm *comm, int peer, const char **transport, char *reason,
                             size_t reason_bytes);
 
+/* The shortest round trip, in ns, that the network has had on some connection to another rank; 0:
+ * unknown. Connects nothing. Not while another thread uses the communicator. */
+double colli_comm_round_trip(coll_comm *comm, int peer);
+
+#define COLLI_WAYS_BYTES 640 /* of what follows */
+
 /*
  * Which ways through the network messages between this rank and `peer` take, as the transport tells
  * (coll_transport_ops.paths); "" if it does not. *round_trip_ns: the shortest that the network has

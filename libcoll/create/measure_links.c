@@ -17,8 +17,6 @@
 #include "libcoll/tuning/link_speed.h"
 #include "libcoll/tuning/units.h"
 
-#define WAYS_BYTES 640
-
 /* The first ranks of some hosts. */
 typedef struct hosts {
   int *member;
@@ -159,11 +157,9 @@ static coll_status note_places(coll_comm *comm, const hosts *some, const places 
 
 /* A colli_round_trip_fn, for ranks that are connected. */
 static double round_trip_ns(coll_comm *comm, int rank) {
-  char ways[WAYS_BYTES];
-  double ns = 0;
   if (colli_call_enter(comm) != COLL_OK)
     return 0;
-  colli_comm_paths(comm, rank, ways, sizeof(ways), &ns);
+  const double ns = colli_comm_round_trip(comm, rank);
   colli_call_leave(comm);
   return ns;
 }
@@ -229,9 +225,9 @@ static bool list_counterparts(const coll_comm *comm, int k, hosts *out) {
   return groups > 1 && out->count == groups;
 }
 
-/* Measures the ways from this rank's group number k to the next one: all hosts at once, as a
- * level's speed is that which each has then; over a line between sites one for each, as that is
- * what is sent there. */
+/* Measures the ways from this rank's group number k to the next one: all hosts at once (of each
+ * group as many as the smallest has), as a level's speed is that which each has then; over a line
+ * between sites one for each, as that is what is sent there. */
 static coll_status measure_level(coll_comm *comm, int k, hosts *some, findings *found) {
   const int level = level_at(&comm->calls.plans, k);
   if (level < 0)

@@ -29,7 +29,7 @@
 typedef struct far_rule {
   double ns;         /* at least */
   double times;      /* as far as any host from its landmark, at least */
-  bool network_only; /* only what the network says counts, and groups of one host each do not */
+  bool network_only; /* only what the network says counts, and groups have two hosts on average */
   int most;          /* groups; hosts of further ones count to the nearest of these */
 } far_rule;
 
@@ -64,7 +64,8 @@ typedef struct division {
 /* ---- round trips ----------------------------------------------------------------------------- */
 
 /* What the network says of the way to a rank, or if it says nothing, the shortest of a few round
- * trips: ranks that wait for a core answer late, kernels do not. */
+ * trips, less what it takes if all hosts ask at once: ranks that wait for a core answer late,
+ * kernels do not. */
 static coll_status ping(const division *d, int landmark, double *ns) {
   uint8_t byte = 0;
   coll_comm *comm = d->comm;
@@ -78,6 +79,7 @@ static coll_status ping(const division *d, int landmark, double *ns) {
     *ns = fmin(*ns, (double)(colli_now_ns() - since));
   }
   const double network_ns = status == COLL_OK ? d->hosts->round_trip(comm, landmark) : 0;
+  *ns /= 1 + (double)d->hosts->count / AT_ONCE;
   if (network_ns > 0 || d->rule.network_only)
     *ns = network_ns;
   return status;
@@ -156,8 +158,9 @@ static double apart(const division *d, int which) {
 /* Whether a parent, which is done, is divided. */
 static bool is_divided(const division *d, int which) {
   const parent *p = &d->parents[which];
-  return p->count > 1 && d->rule.times * d->nearest[p->landmark] <= apart(d, which) &&
-         !(d->rule.network_only && p->count == p->size);
+  return p->count > 1 && apart(d, which) > 0 &&
+         d->rule.times * d->nearest[p->landmark] <= apart(d, which) &&
+         !(d->rule.network_only && 2 * p->count > p->size);
 }
 
 /* Numbers the groups that parents were divided into. */
@@ -230,7 +233,6 @@ static coll_status divide(division *d, colli_measured_groups *out) {
 coll_status colli_measure_sites(coll_comm *comm, const colli_measured_hosts *hosts,
                                 colli_measured_groups *out) {
   division d = {.comm = comm, .hosts = hosts, .rule = site_rule};
-  d.rule.ns *= 1 + (double)hosts->count / AT_ONCE;
   memset(out->group, 0, (size_t)hosts->count * sizeof(*out->group));
   out->count = 1;
   return divide(&d, out);

@@ -20,12 +20,8 @@
 
 /* Writes the address of one end of a socket, "a local socket" if it has none. */
 static void name_end(int fd, bool there, char text[COLLI_ADDR_TEXT]) {
-  struct sockaddr_storage name = {0};
-  struct sockaddr *sa = (struct sockaddr *)&name;
-  socklen_t bytes = sizeof(name);
   colli_addr addr;
-  const int result = there ? getpeername(fd, sa, &bytes) : getsockname(fd, sa, &bytes);
-  if (result == 0 && colli_net_from_sockaddr(sa, &addr))
+  if (colli_net_end(fd, there, &addr))
     colli_addr_text(&addr, text);
   else
     snprintf(text, COLLI_ADDR_TEXT, "a local socket");
@@ -137,6 +133,7 @@ static void unwatch(colli_ctrl_line *line) {
 void colli_ctrl_line_mute(colli_ctrl_line *line) {
   unwatch(line);
   line->broken = line->mute = true;
+  line->joins = false;
 }
 
 void colli_ctrl_line_close(colli_ctrl_line *line) {

@@ -10,7 +10,6 @@
  * on the other line, and its receiver takes all that has come there first.
  */
 #include <errno.h>
-#include <limits.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -116,8 +115,10 @@ static bool check_message(colli_ctrl_msg *msg, int nranks) {
 static colli_ctrl_event end_line(net_link *l, colli_ctrl_line *line, int sys_errno) {
   const bool shortage = colli_errno_is_shortage(sys_errno);
   const bool garbled = sys_errno == EBADMSG || sys_errno == EPROTO;
-  l->reset |= sys_errno == ECONNRESET && !l->silent && !colli_ctrl_line_unheard(line);
-  l->ended |= sys_errno == 0;
+  if (!line->fresh) { /* else it may be an attempt that the neighbour has given up */
+    l->reset |= sys_errno == ECONNRESET && !l->silent && !colli_ctrl_line_unheard(line);
+    l->ended |= sys_errno == 0;
+  }
   line->ended_by = sys_errno;
   colli_ctrl_line_mute(line);
   for (int i = 0; i < LINES; i++)
@@ -171,12 +172,12 @@ static bool is_handled(net_ctrl *ctrl, int link, const colli_ctrl_msg *msg) {
 }
 
 /* Reads the next message of a line to line->in that is for the caller, unless it has been there:
- * others, at most so many at once, must not delay it. */
-static colli_ctrl_event read_line(net_ctrl *ctrl, int link, colli_ctrl_line *line, int most,
+ * others must not delay it. *more: there were too many of these to be read at once. */
+static colli_ctrl_event read_line(net_ctrl *ctrl, int link, colli_ctrl_line *line, bool *more,
                                   int *sys_errno) {
   net_link *l = &ctrl->links[link];
   colli_ctrl_event event = line->held ? COLLI_CTRL_MESSAGE : read_message(ctrl, l, line, sys_errno);
-  line->held = false;
+  line->held = *more = false;
   for (int i = 0; event == COLLI_CTRL_MESSAGE; i++) {
     if (line->fresh && !is_stale(l, &line->in)) {
       line->held = true;
@@ -184,7 +185,8 @@ static colli_ctrl_event read_line(net_ctrl *ctrl, int link, colli_ctrl_line *lin
     }
     if (!is_handled(ctrl, link, &line->in))
       return event;
-    event = i < most ? read_message(ctrl, l, line, sys_errno) : COLLI_CTRL_NOTHING;
+    *more = i == STALE_MOST;
+    event = *more ? COLLI_CTRL_NOTHING : read_message(ctrl, l, line, sys_errno);
   }
   return event;
 }
@@ -195,14 +197,15 @@ static colli_ctrl_event take_line(net_ctrl *ctrl, int link, colli_ctrl_line *lin
                                   colli_ctrl_msg *msg, int *sys_errno) {
   net_link *l = &ctrl->links[link];
   colli_ctrl_line *from = line;
-  colli_ctrl_event event = read_line(ctrl, link, line, STALE_MOST, sys_errno);
+  bool more;
+  colli_ctrl_event event = read_line(ctrl, link, line, &more, sys_errno);
   if (line->held) {
     from = &l->line[line == &l->line[0]];
-    event = read_line(ctrl, link, from, INT_MAX, sys_errno);
-    if (event == COLLI_CTRL_NOTHING) {
+    event = read_line(ctrl, link, from, &more, sys_errno);
+    if (event == COLLI_CTRL_NOTHING && !more) {
       line->fresh = false;
       from = line;
-      event = read_line(ctrl, link, line, STALE_MOST, sys_errno);
+      event = read_line(ctrl, link, line, &more, sys_errno);
     }
   }
   if (event != COLLI_CTRL_MESSAGE)
@@ -258,28 +261,30 @@ static void open_again(net_ctrl *ctrl, int link, int number, const colli_sealed 
   net_link *l = &ctrl->links[link];
   colli_ctrl_line *line = &l->line[number];
   colli_ctrl_line_close(line);
-  *line = (colli_ctrl_line){.joins = true, .broken = true, .fresh = true};
-  for (int i = 0; i < LINES; i++)
-    if (l->line[i].conn.fd >= 0)
-      colli_path_hurry(l->line[i].conn.fd, HEALS_MS);
+  *line =
+      (colli_ctrl_line){.conn = COLLI_SEALED_NONE, .joins = true, .broken = true, .fresh = true};
   if (!colli_ctrl_line_open(line, conn, ctrl->epoll_fd, (uint32_t)(link * LINES + number),
                             ctrl->heartbeat_ms)) {
     colli_ctrl_line_close(line);
     return;
   }
+  for (int i = 0; i < LINES; i++)
+    colli_path_hurry(l->line[i].conn.fd, HEALS_MS);
   l->reset = false;
   let_join(l);
   colli_ctrl_spare_tell(ctrl->spares, link, line, NULL);
 }
 
-/* Advances lines that are being made. */
+/* Advances lines that are being made. Without another one that has everything, a new one could not
+ * begin. */
 static void make_lines(net_ctrl *ctrl) {
   for (int link = 0; link < ctrl->base.count; link++) {
     colli_sealed conn;
     int number;
     if (!colli_ctrl_spare_step(ctrl->spares, link, &number, &conn))
       continue;
-    if (is_open(&ctrl->links[link]))
+    const colli_ctrl_line *other = &ctrl->links[link].line[number == 0];
+    if (colli_ctrl_line_works(other) && !other->broken)
       open_again(ctrl, link, number, &conn);
     else
       colli_sealed_close(&conn);
@@ -352,8 +357,8 @@ static bool net_unsent(const colli_ctrl *base) {
     for (int i = 0; i < LINES; i++) {
       const colli_ctrl_line *line = &ctrl->links[link].line[i];
       unsent = unsent || colli_ctrl_line_unsent(line);
-      sent = sent ||
-             (line->conn.fd >= 0 && !line->broken && !line->quiet && !colli_ctrl_line_unsent(line));
+      sent = sent || (colli_ctrl_line_works(line) && !line->broken && !line->quiet &&
+                      !colli_ctrl_line_unsent(line));
     }
     if (unsent && !sent)
       return true;

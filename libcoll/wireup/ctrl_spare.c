@@ -36,7 +36,7 @@ typedef struct spare {
   char host[64];
   colli_addr addrs[COLLI_MAX_ADDRS]; /* the peer's */
   int line;                          /* which is to be made */
-  bool asked;                        /* and not answered yet */
+  bool asked;                        /* for it, and not answered yet */
   uint64_t next_ns, pause_ns;        /* when to try again */
   uint64_t until_ns;                 /* when the attempt is over */
   boot_dial *dial;                   /* NULL: this rank does not dial now */
@@ -159,6 +159,7 @@ bool colli_ctrl_spare_ask(colli_ctrl_spares *spares, int link, int line,
   }
   s->asked = true;
   s->line = line;
+  s->until_ns = colli_now_ns() + OPEN_NS;
   *msg = message(spares, line, 0);
   return true;
 }
@@ -204,7 +205,7 @@ bool colli_ctrl_spare_take(colli_ctrl_spares *spares, int link, const colli_ctrl
     *answer = message(spares, (int)msg->pending, let_in(spares, s, (int)msg->pending));
     return true;
   }
-  if (s->asked && works)
+  if (s->asked && works && (int)msg->pending == s->line)
     begin_dial(spares, s, (uint16_t)msg->sequence, works);
   return false;
 }
@@ -246,6 +247,8 @@ static bool step_entrance(colli_ctrl_spares *spares, spare *s, colli_sealed *con
 
 bool colli_ctrl_spare_step(colli_ctrl_spares *spares, int link, int *line, colli_sealed *conn) {
   spare *s = &spares->at[link];
+  if (s->asked && colli_now_ns() >= s->until_ns)
+    give_up(s); /* there was no answer */
   if (!(s->dial && step_dial(spares, s, conn)) && !(s->entrance && step_entrance(spares, s, conn)))
     return false;
   *line = s->line;

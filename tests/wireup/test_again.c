@@ -1,6 +1,8 @@
 /* test_again.c: one of the two sockets of a control link ends, and is made again while messages go
  * both ways. */
 #include <criterion/criterion.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +14,7 @@
 #include "support_ctrl.h"
 #include "waits.h"
 
-enum { LINES = 2, LIMIT_MS = 200 };
+enum { LINES = 2, LIMIT_MS = 200, DESCRIPTORS = 1024 };
 
 /* Two ranks, of which each believes to be on a host of its own. */
 typedef struct scene {
@@ -120,6 +122,18 @@ static int count_said(scene *s, const char *what) {
   return count;
 }
 
+/* How many of this process's sockets the kernel keeps for an hour of silence: all ends of links
+ * that have two. */
+static int count_kept(void) {
+  int count = 0;
+  for (int fd = 0; fd < DESCRIPTORS; fd++) {
+    int ms = 0;
+    socklen_t bytes = sizeof(ms);
+    count += getsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, &bytes) == 0 && ms == 3600000;
+  }
+  return count;
+}
+
 /* Takes all that is under way: whether nothing was lost. */
 static bool is_complete(scene *s) {
   for (int r = 0; r < 2; r++)
@@ -135,6 +149,7 @@ Test(again, a_line_that_was_reset_is_made_again, .timeout = 60) {
   cr_expect_eq(count_said(&s, "is lost: Connection reset by peer; the other one carries on"), 1);
   cr_expect_eq(count_said(&s, "of rank 0 (host host0, 127.0.0.1:"), 1);
   cr_expect_eq(count_said(&s, "and rank 1 (host host1, 127.0.0.1:"), 1);
+  cr_expect_eq(count_kept(), 2 * LINES);
   cr_assert(WAIT_UNTIL((talk(&s), is_complete(&s)), 10));
   reset_line(&s, 0); /* now all depends on the new one */
   for (int i = 0; i < 20; i++)
