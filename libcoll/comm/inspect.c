@@ -34,28 +34,25 @@ coll_status colli_comm_link(const coll_comm *comm, int peer, const char **transp
   return COLL_OK;
 }
 
-int colli_comm_paths(coll_comm *comm, int peer, char *text, size_t bytes, double *round_trip_ns) {
+int colli_comm_paths(coll_comm *comm, int peer, char *text, size_t bytes) {
   coll_endpoint *endpoint;
   *text = '\0';
-  *round_trip_ns = 0;
   if (peer == comm->rank ||
       !coll_transport_tells_paths(colli_comm_transport(comm, peer, &endpoint)))
     return 0;
   coll_conn *conn = colli_exec_conn(&comm->exec, NULL, peer, 0);
-  return conn ? conn->ops->paths(conn, text, bytes, round_trip_ns) : 1;
+  return conn ? conn->ops->paths(conn, text, bytes) : 1;
 }
 
 double colli_comm_round_trip(coll_comm *comm, int peer) {
   coll_endpoint *endpoint;
   double shortest = 0;
-  if (!comm->exec.links || !coll_transport_tells_paths(colli_comm_transport(comm, peer, &endpoint)))
+  if (!comm->exec.links || peer == comm->rank ||
+      !coll_transport_tells_round_trip(colli_comm_transport(comm, peer, &endpoint)))
     return 0;
   for (int channel = 0; channel < COLLI_CHANNELS; channel++) {
     coll_conn *conn = comm->exec.links[peer].conn[channel];
-    char ways[COLLI_WAYS_BYTES];
-    double ns = 0;
-    if (conn)
-      conn->ops->paths(conn, ways, sizeof(ways), &ns);
+    const double ns = conn ? conn->ops->round_trip(conn) : 0;
     if (ns > 0 && (shortest == 0 || ns < shortest))
       shortest = ns;
   }

@@ -23,16 +23,13 @@ coll_status colli_comm_link(const coll_comm *comm, int peer, const char **transp
  * unknown. Connects nothing. Not while another thread uses the communicator. */
 double colli_comm_round_trip(coll_comm *comm, int peer);
 
-#define COLLI_WAYS_BYTES 640 /* of what follows */
-
 /*
  * Which ways through the network messages between this rank and `peer` take, as the transport tells
- * (coll_transport_ops.paths); "" if it does not. *round_trip_ns: the shortest that the network has
- * had there; 0: unknown. Connects first if they are not connected, which needs both ranks' calls.
- * Returns how many ways there could be besides, which do not work or not yet. Not while another
- * thread uses the communicator.
+ * (coll_transport_ops.paths); "" if it does not. Connects first if they are not connected, which
+ * needs both ranks' calls. Returns how many ways there could be besides, which do not work or not
+ * yet. Not while another thread uses the communicator.
  */
-int colli_comm_paths(coll_comm *comm, int peer, char *text, size_t bytes, double *round_trip_ns);
+int colli_comm_paths(coll_comm *comm, int peer, char *text, size_t bytes);
 
 /* Like colli_comm_link(), but for a rank of the family's base. */
 struct colli_family;

@@ -79,9 +79,9 @@ bool colli_ctrl_line_end(colli_ctrl_line *line, struct pollfd *pfd);
 
 /* ---- ctrl_spare.c ---------------------------------------------------------------------------- */
 
-/* Logs that a line of a link is lost, and why; NULL: that there are two again. */
+/* Logs that a line of a link is lost, and why, or that there are two again. */
 void colli_ctrl_spare_tell(const colli_ctrl_spares *spares, int link, const colli_ctrl_line *line,
-                           const char *lost);
+                           bool lost, int heartbeat_ms);
 
 /* A line of a link is not there while the other one works: whether to ask the neighbour for a new
  * one now, with *msg. */

@@ -11,7 +11,6 @@
  */
 #include <errno.h>
 #include <poll.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -26,8 +25,7 @@
 #include "libcoll/wireup/ctrl_line.h"
 
 #define LINES      2
-#define STALE_MOST 64 /* messages that are dropped at once */
-#define WHY_BYTES  100
+#define STALE_MOST 64      /* messages that are dropped at once */
 #define HEALS_MS   3600000 /* for so long one of two lines may be cut */
 
 typedef struct net_link {
@@ -243,12 +241,7 @@ static void look_after(net_ctrl *ctrl, int link) {
     if (!colli_ctrl_line_works(other) || other->broken || other->quiet)
       continue;
     if (lost != line->told && line->conn.fd >= 0) {
-      char why[WHY_BYTES];
-      snprintf(why, sizeof(why), "no answer for %d ms", ctrl->heartbeat_ms);
-      colli_ctrl_spare_tell(ctrl->spares, link, line,
-                            !lost   ? NULL
-                            : there ? why
-                                    : strerrordesc_np(line->ended_by));
+      colli_ctrl_spare_tell(ctrl->spares, link, line, lost, ctrl->heartbeat_ms);
       line->told = lost;
     }
     if (!there && colli_ctrl_spare_ask(ctrl->spares, link, i, other, &msg))
@@ -272,7 +265,7 @@ static void open_again(net_ctrl *ctrl, int link, int number, const colli_sealed 
     colli_path_hurry(l->line[i].conn.fd, HEALS_MS);
   l->reset = false;
   let_join(l);
-  colli_ctrl_spare_tell(ctrl->spares, link, line, NULL);
+  colli_ctrl_spare_tell(ctrl->spares, link, line, false, ctrl->heartbeat_ms);
 }
 
 /* Advances lines that are being made. Without another one that has everything, a new one could not

@@ -23,6 +23,7 @@
 #define PAUSES_NS (60 * COLLI_NS_PER_S)
 #define DIAL_NS   (3 * COLLI_NS_PER_S)  /* how long dialling may take */
 #define OPEN_NS   (10 * COLLI_NS_PER_S) /* how long to listen for it */
+#define WHY_BYTES 100
 
 /* Where the neighbour dials. */
 typedef struct entrance {
@@ -111,16 +112,25 @@ void colli_ctrl_spares_free(colli_ctrl_spares *spares) {
   free(spares);
 }
 
+/* Says why a line is lost; text: room for WHY_BYTES. */
+static const char *why_lost(const colli_ctrl_line *line, int heartbeat_ms, char *text) {
+  if (!colli_ctrl_line_works(line))
+    return line->ended_by ? strerrordesc_np(line->ended_by) : "the other end has closed it";
+  snprintf(text, WHY_BYTES, "no answer for %d ms", heartbeat_ms);
+  return text;
+}
+
 void colli_ctrl_spare_tell(const colli_ctrl_spares *spares, int link, const colli_ctrl_line *line,
-                           const char *lost) {
+                           bool lost, int heartbeat_ms) {
   const spare *s = &spares->at[link];
+  char why[WHY_BYTES];
   if (lost)
     colli_log_write(&spares->log, COLLI_LOG_WARN,
                     "one of the two control sockets of rank %d (host %s, %s) and rank %d (host %s, "
                     "%s) is lost: %s; the other one carries on; look at the network interfaces "
                     "and cables that both hosts share",
                     spares->b.rank, spares->mine.host, line->here, s->peer, s->host, line->there,
-                    lost);
+                    why_lost(line, heartbeat_ms, why));
   else
     colli_log_write(&spares->log, COLLI_LOG_INFO,
                     "there are two control sockets of rank %d (host %s) and rank %d (host %s) now: "

@@ -26,7 +26,7 @@ typedef struct scene {
 } scene;
 
 static const scene *now;
-static int step = 1; /* every so manieth rank stands for a host */
+static int step = 1; /* of so many ranks, the first stands for a host */
 
 /* The round trip between two hosts; not the same for all pairs. */
 static double between_us(int a, int b) {

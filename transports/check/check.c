@@ -92,5 +92,7 @@ const coll_transport_ops *colli_check_over(const coll_transport_ops *inner, coll
                             .wake = check_wake}};
   if (coll_transport_tells_paths(inner))
     table->ops.paths = check_paths;
+  if (coll_transport_tells_round_trip(inner))
+    table->ops.round_trip = check_round_trip;
   return &table->ops;
 }

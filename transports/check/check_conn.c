@@ -198,7 +198,12 @@ void check_disconnect(coll_conn *conn) {
   free_conn(cc);
 }
 
-int check_paths(coll_conn *conn, char *text, size_t bytes, double *round_trip_ns) {
+int check_paths(coll_conn *conn, char *text, size_t bytes) {
   check_conn *cc = (check_conn *)conn;
-  return cc->inner->ops->paths(cc->inner, text, bytes, round_trip_ns);
+  return cc->inner->ops->paths(cc->inner, text, bytes);
+}
+
+double check_round_trip(coll_conn *conn) {
+  const check_conn *cc = (const check_conn *)conn;
+  return cc->inner->ops->round_trip(cc->inner);
 }

@@ -89,6 +89,7 @@ int check_recv(coll_conn *conn, const coll_tag *expect, void *buf, size_t bytes,
                size_t *got_bytes);
 int check_slot_peek(coll_conn *conn, coll_tag *got, const void **buf, size_t *bytes);
 int check_slot_release(coll_conn *conn);
-int check_paths(coll_conn *conn, char *text, size_t bytes, double *round_trip_ns);
+int check_paths(coll_conn *conn, char *text, size_t bytes);
+double check_round_trip(coll_conn *conn);
 
 #endif

@@ -229,6 +229,8 @@ static void add_optional(const coll_transport_ops *inner, coll_transport_ops *ov
     over->expect = fault_expect;
   if (coll_transport_tells_paths(inner))
     over->paths = fault_paths;
+  if (coll_transport_tells_round_trip(inner))
+    over->round_trip = fault_round_trip;
   if (coll_transport_reaches_devices(inner)) {
     over->register_device = fault_register_device;
     over->release_device = fault_release_device;

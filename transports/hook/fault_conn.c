@@ -132,11 +132,15 @@ void fault_plan_limit(fault_conn *fc) {
   }
 }
 
-int fault_paths(coll_conn *conn, char *text, size_t bytes, double *round_trip_ns) {
+int fault_paths(coll_conn *conn, char *text, size_t bytes) {
   fault_conn *fc = (fault_conn *)conn;
-  *round_trip_ns = 0;
   *text = '\0';
   if (fc->status != COLL_OK || (!fc->inner && fault_connect_inner(fc) != COLL_T_DONE))
     return 1;
-  return fc->inner->ops->paths(fc->inner, text, bytes, round_trip_ns);
+  return fc->inner->ops->paths(fc->inner, text, bytes);
+}
+
+double fault_round_trip(coll_conn *conn) {
+  const fault_conn *fc = (const fault_conn *)conn;
+  return fc->inner ? fc->inner->ops->round_trip(fc->inner) : 0;
 }

@@ -125,7 +125,8 @@ int fault_unfinished_work(coll_endpoint *ep, uint32_t region, size_t *offset, si
 void fault_register_buffer(coll_endpoint *ep, const void *owner, const void *memory, size_t bytes,
                            int written);
 void fault_release_buffers(coll_endpoint *ep, const void *owner);
-int fault_paths(coll_conn *conn, char *text, size_t bytes, double *round_trip_ns);
+int fault_paths(coll_conn *conn, char *text, size_t bytes);
+double fault_round_trip(coll_conn *conn);
 int fault_expect(coll_conn *conn, uint64_t ahead, const coll_tag *tag, void *buf, size_t bytes,
                  size_t slice);
 int fault_register_device(coll_endpoint *ep, int fd, uint64_t offset, const void *address,

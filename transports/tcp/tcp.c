@@ -357,7 +357,7 @@ const coll_transport_ops tcp_transport = {
     ENDPOINT_CALLS,     .disconnect = tcp_disconnect,     .send = tcp_send,
     .sent = tcp_sent,   .slot_acquire = tcp_slot_acquire, .slot_commit = tcp_slot_commit,
     .recv = tcp_recv,   .slot_peek = tcp_slot_peek,       .slot_release = tcp_slot_release,
-    .paths = tcp_paths,
+    .paths = tcp_paths, .round_trip = tcp_round_trip,
 };
 
 const coll_transport_ops tcp_rails_transport = {
@@ -371,4 +371,5 @@ const coll_transport_ops tcp_rails_transport = {
     .slot_peek = tcp_rails_slot_peek,
     .slot_release = tcp_rails_slot_release,
     .paths = tcp_rails_paths,
+    .round_trip = tcp_rails_round_trip,
 };

@@ -254,8 +254,12 @@ int tcp_slot_release(coll_conn *conn);
 /* ---- tcp_paths.c ---- */
 
 /* coll_transport_ops.paths of connections with one socket, and of those over rails. */
-int tcp_paths(coll_conn *base, char *text, size_t bytes, double *round_trip_ns);
-int tcp_rails_paths(coll_conn *base, char *text, size_t bytes, double *round_trip_ns);
+int tcp_paths(coll_conn *base, char *text, size_t bytes);
+int tcp_rails_paths(coll_conn *base, char *text, size_t bytes);
+
+/* coll_transport_ops.round_trip of the same. */
+double tcp_round_trip(coll_conn *base);
+double tcp_rails_round_trip(coll_conn *base);
 
 /* ---- tcp_linger.c ---- */
 

@@ -1,4 +1,5 @@
-/* tcp_paths.c: which ways through the network a connection has, in words, for coll_topo. */
+/* tcp_paths.c: which ways through the network a connection has, in words, for coll_topo, and how
+ * long they take. */
 #include <net/if.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,12 +18,9 @@ static void add_path(const tcp_pair *pair, const char *state, char *text, size_t
 }
 
 /* Adds the way of a socket. */
-static void add_socket(const tcp_conn *conn, char *text, size_t bytes, double *round_trip_ns) {
+static void add_socket(const tcp_conn *conn, char *text, size_t bytes) {
   const tcp_blob *own = &conn->ep->blob;
-  const double ns = colli_path_round_trip_ns(conn->source.fd);
   tcp_pair pair;
-  if (ns > 0 && (*round_trip_ns == 0 || ns < *round_trip_ns))
-    *round_trip_ns = ns;
   if (!colli_net_end(conn->source.fd, false, &pair.from) ||
       !colli_net_end(conn->source.fd, true, &pair.to))
     return;
@@ -53,25 +51,40 @@ static void add_lost(const tcp_rails *rails, int lost, char *text, size_t bytes)
   }
 }
 
-int tcp_paths(coll_conn *base, char *text, size_t bytes, double *round_trip_ns) {
+int tcp_paths(coll_conn *base, char *text, size_t bytes) {
   const tcp_conn *conn = (const tcp_conn *)base;
   *text = '\0';
-  *round_trip_ns = 0;
   if (conn->state != TCP_ESTABLISHED)
     return 1;
-  add_socket(conn, text, bytes, round_trip_ns);
+  add_socket(conn, text, bytes);
   return 0;
 }
 
-int tcp_rails_paths(coll_conn *base, char *text, size_t bytes, double *round_trip_ns) {
+int tcp_rails_paths(coll_conn *base, char *text, size_t bytes) {
   const tcp_rails *rails = (const tcp_rails *)base;
   const tcp_conn *conn;
   const int lost = tcp_count_rails(&rails->ep->blob, &rails->peer) - tcp_rails_open(rails);
   *text = '\0';
-  *round_trip_ns = 0;
   TAILQ_FOREACH(conn, &rails->sockets, rail.link)
     if (tcp_rail_is_open(conn))
-      add_socket(conn, text, bytes, round_trip_ns);
+      add_socket(conn, text, bytes);
   add_lost(rails, lost, text, bytes);
   return lost > 0 ? lost : 0;
+}
+
+double tcp_round_trip(coll_conn *base) {
+  const tcp_conn *conn = (const tcp_conn *)base;
+  return conn->state == TCP_ESTABLISHED ? colli_path_round_trip_ns(conn->source.fd) : 0;
+}
+
+double tcp_rails_round_trip(coll_conn *base) {
+  const tcp_rails *rails = (const tcp_rails *)base;
+  const tcp_conn *conn;
+  double shortest = 0;
+  TAILQ_FOREACH(conn, &rails->sockets, rail.link) {
+    const double ns = tcp_rail_is_open(conn) ? colli_path_round_trip_ns(conn->source.fd) : 0;
+    if (ns > 0 && (shortest == 0 || ns < shortest))
+      shortest = ns;
+  }
+  return shortest;
 }

@@ -270,10 +270,9 @@ static const char *end_text(const verbs_wire_rail *rail, int gid, char text[INET
   return text;
 }
 
-int verbs_tell_paths(coll_conn *base, char *text, size_t bytes, double *round_trip_ns) {
+int verbs_tell_paths(coll_conn *base, char *text, size_t bytes) {
   const verbs_conn *conn = (const verbs_conn *)base;
   *text = '\0';
-  *round_trip_ns = 0;
   if (conn->gate)
     return 1;
   const verbs_rail *rail = conn->port->rail;

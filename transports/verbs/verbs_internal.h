@@ -270,7 +270,7 @@ int verbs_connect(coll_endpoint *handle, int peer, const uint8_t raw[COLL_BLOB_B
 void verbs_disconnect(coll_conn *base);
 
 /* coll_transport_ops.paths: "mlx5_0:1 LID 7 to LID 12 (200 Gbit/s)", with addresses for RoCE. */
-int verbs_tell_paths(coll_conn *base, char *text, size_t bytes, double *round_trip_ns);
+int verbs_tell_paths(coll_conn *base, char *text, size_t bytes);
 
 /* Advances the handshake of a connection. */
 void verbs_conn_handshake(verbs_conn *conn);

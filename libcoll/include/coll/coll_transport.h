@@ -366,11 +366,13 @@ typedef struct coll_transport_ops {
   /*
    * Optional. Tells people, in coll_topo, which ways through the network a connection has: writes
    * "eth0 10.0.0.1 to 10.0.0.2", with commas between several, into the `bytes` bytes of `text`, cut
-   * if it is longer. *round_trip_ns: the shortest that the network itself has had there lately,
-   * without the time for which processes wait for a core; 0: unknown. Returns how many ways it
-   * lacks: they are not connected yet, or lost.
+   * if it is longer. Returns how many ways it lacks: they are not connected yet, or lost.
    */
-  int (*paths)(coll_conn *conn, char *text, size_t bytes, double *round_trip_ns);
+  int (*paths)(coll_conn *conn, char *text, size_t bytes);
+
+  /* Optional. The shortest round trip, in ns, that the network itself has had lately on a
+   * connection, without the time for which processes wait for a core; 0: unknown. */
+  double (*round_trip)(coll_conn *conn);
 } coll_transport_ops;
 
 /* Whether a transport sends by reference. */
@@ -409,6 +411,12 @@ static inline int coll_transport_reaches_devices(const coll_transport_ops *ops) 
 static inline int coll_transport_tells_paths(const coll_transport_ops *ops) {
   return ops->size >= offsetof(coll_transport_ops, paths) + sizeof(ops->paths) &&
          ops->paths != NULL;
+}
+
+/* Whether a transport tells how long the network takes. */
+static inline int coll_transport_tells_round_trip(const coll_transport_ops *ops) {
+  return ops->size >= offsetof(coll_transport_ops, round_trip) + sizeof(ops->round_trip) &&
+         ops->round_trip != NULL;
 }
 
 /*

@@ -26,14 +26,12 @@ static void add_round_trip(const topo_paths *paths, double ns, char *text) {
 static int tell(const topo_paths *paths, coll_comm *comm, int rank,
                 char (*mine)[TOPO_PATHS_BYTES]) {
   int lacking = 0;
-  double round_trip_ns;
   for (int slot = 0; slot < paths->slots; slot++) {
     const int peer = peer_of(paths, rank, slot);
-    const int lacks =
-        peer < 0 ? 0 : colli_comm_paths(comm, peer, mine[slot], TOPO_PATHS_BYTES, &round_trip_ns);
+    const int lacks = peer < 0 ? 0 : colli_comm_paths(comm, peer, mine[slot], TOPO_PATHS_BYTES);
     if (lacks > 0 && *mine[slot] == '\0')
       strcpy(mine[slot], "(not connected)");
-    add_round_trip(paths, peer < 0 ? 0 : round_trip_ns, mine[slot]);
+    add_round_trip(paths, peer < 0 ? 0 : colli_comm_round_trip(comm, peer), mine[slot]);
     lacking += lacks;
   }
   return lacking;
