@@ -260,12 +260,16 @@ static int drop_silent(tcp_endpoint *ep) {
   ep->look_ns = now_ns + colli_heartbeat_look_ns(ep->heartbeat_ms);
   int found = 0;
   tcp_conn *conn;
-  LIST_FOREACH(conn, &ep->conns, link)
-    if (conn->state == TCP_ESTABLISHED && !conn->rail.spare &&
-        colli_heartbeat_silent(&conn->heartbeat, conn->source.fd, ep->heartbeat_ms, now_ns)) {
+  LIST_FOREACH(conn, &ep->conns, link) {
+    if (conn->state != TCP_ESTABLISHED || conn->rail.spare)
+      continue;
+    const bool silent =
+        colli_heartbeat_silent(&conn->heartbeat, conn->source.fd, ep->heartbeat_ms, now_ns);
+    if (conn->rail.rails ? tcp_rails_is_lost(conn, silent, now_ns) : silent) {
       colli_stream_give_up(&conn->stream);
       found = 1;
     }
+  }
   return found;
 }
 

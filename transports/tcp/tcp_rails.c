@@ -116,11 +116,37 @@ static void dial(tcp_rails *rails, uint64_t now_ns) {
   }
 }
 
-/* Looks whether the other end of a rail answers. */
-static void look_at(tcp_conn *conn, int open) {
-  conn->rail.spare = open > 1;
-  if (open > 1 && colli_path_unheard(conn->source.fd) >= TCP_RAILS_UNHEARD)
+/* Whether the other end of an open rail answers, as far as it was asked. */
+static bool answers(const tcp_conn *conn) {
+  return colli_path_unheard(conn->source.fd) < TCP_RAILS_UNHEARD;
+}
+
+/* How many open rails answer. */
+static int count_answering(const tcp_rails *rails) {
+  const tcp_conn *conn;
+  int count = 0;
+  TAILQ_FOREACH(conn, &rails->sockets, rail.link)
+    count += tcp_rail_is_open(conn) && answers(conn);
+  return count;
+}
+
+/* Looks at an open rail. It is retired for one that answers only: if none does, it may be the one
+ * that soon will. */
+static void look_at(tcp_conn *conn, int answering) {
+  const bool silent = !answers(conn);
+  conn->rail.spare = answering > (silent ? 0 : 1);
+  if (conn->rail.spare && silent)
     tcp_rails_retire(conn);
+}
+
+bool tcp_rails_is_lost(tcp_conn *conn, bool silent, uint64_t now_ns) {
+  const tcp_rails *rails = conn->rail.rails;
+  if (!silent)
+    conn->rail.silent_ns = 0;
+  else if (conn->rail.silent_ns == 0)
+    conn->rail.silent_ns = now_ns;
+  return silent && (tcp_count_rails(&rails->ep->blob, &rails->peer) < 2 ||
+                    now_ns - conn->rail.silent_ns >= TCP_RAILS_DIAL_NS);
 }
 
 /* Says what all connections to a peer have, for collctl. */
@@ -165,10 +191,15 @@ static void look(tcp_rails *rails, uint64_t now_ns) {
   if (now_ns < rails->look_ns)
     return;
   rails->look_ns = now_ns + TCP_RAILS_LOOK_NS;
+  const int answering = count_answering(rails);
+  if (answering == 0)
+    rails->pause_ns = TCP_RAILS_PAUSE_NS; /* another pair of interfaces is needed soon */
+  if (answering == 0 && rails->dial_ns > now_ns + TCP_RAILS_PAUSE_NS)
+    rails->dial_ns = now_ns + TCP_RAILS_PAUSE_NS;
   for (conn = TAILQ_FIRST(&rails->sockets); conn; conn = next) {
     next = TAILQ_NEXT(conn, rail.link);
     if (tcp_rail_is_open(conn))
-      look_at(conn, tcp_rails_open(rails));
+      look_at(conn, answering);
     else if (conn->state == TCP_ESTABLISHED)
       tcp_rails_retire(conn);
   }

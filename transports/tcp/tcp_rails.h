@@ -14,7 +14,7 @@
  *
  * A copy of each message is kept until the peer's kernel has acknowledged it: what the kernel has
  * will be read, even if the rail then breaks. A rail that does not answer, or is closed, is retired
- * once another one works: what it has not acknowledged is sent again on the others, and nothing
+ * while another one answers: what it has not acknowledged is sent again on the others, and nothing
  * more is sent on it. What the peer had sent there is read to its end. So no rank has to agree with
  * its peer on anything: the number alone decides what is delivered, and a copy too many is dropped.
  *
@@ -153,6 +153,10 @@ coll_conn *tcp_rails_connect(tcp_endpoint *ep, const coll_conn *base, const tcp_
 
 /* Whether no open rail uses an interface of a pair. */
 bool tcp_rails_is_free(const tcp_rails *rails, const tcp_pair *pair);
+
+/* Whether a socket, which its connection needs and whose other end is silent, is lost: if there are
+ * other pairs of interfaces, not before one of them has had time to answer. */
+bool tcp_rails_is_lost(tcp_conn *conn, bool silent, uint64_t now_ns);
 
 /* Looks after all connections over rails: 1 if something happened. */
 int tcp_rails_progress(tcp_endpoint *ep);
