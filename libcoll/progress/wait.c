@@ -10,13 +10,15 @@
 #include "libcoll/progress/wait.h"
 
 #include "libcoll/comm/completion.h"
+#include "libcoll/p2p/engine.h"
 #include "libcoll/progress/doorbell.h"
 #include "libcoll/progress/family_lock.h"
 #include "libcoll/progress/handover.h"
 #include "libcoll/progress/poll.h"
 
 #define POLLS_PER_WATCH 16u
-#define BURNT_NS        250000ull  /* after wasting this much time of a core, sleep */
+#define BURNT_NS        250000ull  /* after wasting this much time of a core, sleep; */
+#define BURNT_LEAST_NS  15000ull   /* sooner while one wait after the other is longer */
 #define SLEEP_AFTER_NS  1000000ull /* the same if others had the core in between */
 #define OUTSIDER_POLLS  128u       /* the same while another program uses the core */
 #define SLEEP_MAX_NS    (50 * COLLI_NS_PER_MS)
@@ -61,6 +63,28 @@ static bool is_wanted(coll_comm *comm) {
   return comm->watch.wakes != seen || atomic_load(&comm->failure.aborts);
 }
 
+/* Whether the next message must come from, or go to, a rank whose messages are found by polling. */
+static bool awaits_near(const coll_comm *comm) {
+  const coll_request *op = comm->exec.oldest;
+  int channel, step;
+  const int peer = op ? colli_engine_waits_for(op, &channel, &step) : -1;
+  const coll_conn *conn = peer >= 0 ? comm->exec.links[peer].conn[channel] : NULL;
+  return conn && conn->ops->caps & COLL_CAP_SPIN;
+}
+
+/*
+ * Learns from a wait that has slept. If it was longer than a rank may spin, the next ones probably
+ * are, too, and sleep sooner: others may need the core, as on hosts that share cores without
+ * knowing it. Sleeping through a short wait would cost more than it saves.
+ */
+static void learn(colli_watch *w) {
+  const uint64_t most_ns = w->burnt_ns ? w->burnt_ns : BURNT_NS;
+  if (w->now_ns - w->idle_since_ns >= BURNT_NS)
+    w->burnt_ns = most_ns / 2 > BURNT_LEAST_NS ? most_ns / 2 : BURNT_LEAST_NS;
+  else
+    w->burnt_ns = most_ns * 2 < BURNT_NS ? most_ns * 2 : BURNT_NS;
+}
+
 /* Sleeps until a doorbell rings, something else is due, or `until_ns`. */
 static void sleep_for_doorbell(coll_comm *comm, uint64_t until_ns) {
   colli_family *family = comm->family;
@@ -71,7 +95,8 @@ static void sleep_for_doorbell(coll_comm *comm, uint64_t until_ns) {
   bool ready = !colli_doorbells_arm(family, fds, &count) || colli_comm_poll(comm) ||
                colli_comm_listen(comm) || colli_comm_poll_siblings(comm) ||
                !colli_doorbells_quiet(family);
-  if (!ready && !is_wanted(comm)) {
+  const bool slept = !ready && !is_wanted(comm);
+  if (slept) {
     family->sleepers++;
     if (comm->entry.locked)
       colli_family_unlock(family);
@@ -84,6 +109,8 @@ static void sleep_for_doorbell(coll_comm *comm, uint64_t until_ns) {
   colli_doorbells_disarm(family);
   comm->watch.control_ns = 0; /* something may have arrived, so poll everything */
   colli_comm_watch(comm);
+  if (slept && comm->watch.idle_since_ns)
+    learn(&comm->watch);
 }
 
 /* A call begins to wait. */
@@ -95,11 +122,14 @@ void colli_comm_wait_begin(coll_comm *comm) {
 }
 
 /* Whether this wait is still short. Time in which others had the core does not count. */
-static bool may_poll(const colli_watch *w) {
+static bool may_poll(const coll_comm *comm) {
+  const colli_watch *w = &comm->watch;
   if (!w->idle_since_ns)
     return true;
-  uint64_t idle_ns = w->now_ns - w->idle_since_ns;
-  return idle_ns < SLEEP_AFTER_NS && idle_ns < BURNT_NS + w->yielded_ns;
+  const uint64_t idle_ns = w->now_ns - w->idle_since_ns;
+  if (idle_ns >= SLEEP_AFTER_NS || idle_ns >= BURNT_NS + w->yielded_ns)
+    return false;
+  return !w->burnt_ns || w->crowded || idle_ns < w->burnt_ns + w->yielded_ns || awaits_near(comm);
 }
 
 /* Polls once; if nothing moved, spins, hands the core over, or sleeps. */
@@ -129,7 +159,7 @@ void colli_comm_wait_a_bit(coll_comm *comm, uint64_t until_ns) {
       return;
   }
   w->elsewhere = 0;
-  if (!may_poll(w) || (comm->family->outsider.sleeps && w->idle > OUTSIDER_POLLS))
+  if (!may_poll(comm) || (comm->family->outsider.sleeps && w->idle > OUTSIDER_POLLS))
     sleep_for_doorbell(comm, until_ns);
   else if (comm->family->outsider.sleeps || (!comm->watch.crowded && w->idle <= w->spin))
     colli_cpu_relax();
