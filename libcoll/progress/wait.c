@@ -17,9 +17,9 @@
 #include "libcoll/progress/poll.h"
 
 #define POLLS_PER_WATCH 16u
-#define BURNT_NS        250000ull  /* after wasting this much time of a core, sleep; */
-#define BURNT_LEAST_NS  15000ull   /* sooner while one wait after the other is longer */
+#define BURNT_NS        250000ull  /* after wasting this much time of a core, sleep */
 #define SLEEP_AFTER_NS  1000000ull /* the same if others had the core in between */
+#define BURNT_LEAST_NS  15000ull   /* the least to waste where waits for far ranks are long */
 #define OUTSIDER_POLLS  128u       /* the same while another program uses the core */
 #define SLEEP_MAX_NS    (50 * COLLI_NS_PER_MS)
 /* The same where several threads share the doorbells: this part of the wait so far, within bounds.
@@ -63,26 +63,27 @@ static bool is_wanted(coll_comm *comm) {
   return comm->watch.wakes != seen || atomic_load(&comm->failure.aborts);
 }
 
-/* Whether the next message must come from, or go to, a rank whose messages are found by polling. */
-static bool awaits_near(const coll_comm *comm) {
+/* Whether the next message is exchanged with a rank whose messages are not found by polling memory
+ * (over TCP: mostly of another host), and wakes this thread alone. */
+static bool awaits_far(const coll_comm *comm) {
   const coll_request *op = comm->exec.oldest;
   int channel, step;
   const int peer = op ? colli_engine_waits_for(op, &channel, &step) : -1;
   const coll_conn *conn = peer >= 0 ? comm->exec.links[peer].conn[channel] : NULL;
-  return conn && conn->ops->caps & COLL_CAP_SPIN;
+  return conn && !(conn->ops->caps & COLL_CAP_SPIN) && !comm->family->several;
 }
 
 /*
- * Learns from a wait that has slept. If it was longer than a rank may spin, the next ones probably
- * are, too, and sleep sooner: others may need the core, as on hosts that share cores without
- * knowing it. Sleeping through a short wait would cost more than it saves.
+ * Learns from a wait for a far rank that has slept and is over. If it was longer than a rank may
+ * poll, the next ones probably are, too, and sleep sooner: others may need the core, as on hosts
+ * that share cores without knowing it. Sleeping through a short wait would cost more than it saves.
  */
 static void learn(colli_watch *w) {
-  const uint64_t most_ns = w->burnt_ns ? w->burnt_ns : BURNT_NS;
+  const uint64_t burnt_ns = w->burnt_ns ? w->burnt_ns : BURNT_NS;
   if (w->now_ns - w->idle_since_ns >= BURNT_NS)
-    w->burnt_ns = most_ns / 2 > BURNT_LEAST_NS ? most_ns / 2 : BURNT_LEAST_NS;
+    w->burnt_ns = burnt_ns / 2 > BURNT_LEAST_NS ? burnt_ns / 2 : BURNT_LEAST_NS;
   else
-    w->burnt_ns = most_ns * 2 < BURNT_NS ? most_ns * 2 : BURNT_NS;
+    w->burnt_ns = burnt_ns * 2 < BURNT_NS ? burnt_ns * 2 : BURNT_NS;
 }
 
 /* Sleeps until a doorbell rings, something else is due, or `until_ns`. */
@@ -95,8 +96,8 @@ static void sleep_for_doorbell(coll_comm *comm, uint64_t until_ns) {
   bool ready = !colli_doorbells_arm(family, fds, &count) || colli_comm_poll(comm) ||
                colli_comm_listen(comm) || colli_comm_poll_siblings(comm) ||
                !colli_doorbells_quiet(family);
-  const bool slept = !ready && !is_wanted(comm);
-  if (slept) {
+  if (!ready && !is_wanted(comm)) {
+    comm->watch.slept |= awaits_far(comm);
     family->sleepers++;
     if (comm->entry.locked)
       colli_family_unlock(family);
@@ -109,8 +110,6 @@ static void sleep_for_doorbell(coll_comm *comm, uint64_t until_ns) {
   colli_doorbells_disarm(family);
   comm->watch.control_ns = 0; /* something may have arrived, so poll everything */
   colli_comm_watch(comm);
-  if (slept && comm->watch.idle_since_ns)
-    learn(&comm->watch);
 }
 
 /* A call begins to wait. */
@@ -119,6 +118,7 @@ void colli_comm_wait_begin(coll_comm *comm) {
   comm->watch.idle_since_ns = 0;
   comm->watch.yielded_ns = 0;
   comm->watch.now_ns = 0;
+  comm->watch.slept = false;
 }
 
 /* Whether this wait is still short. Time in which others had the core does not count. */
@@ -129,7 +129,7 @@ static bool may_poll(const coll_comm *comm) {
   const uint64_t idle_ns = w->now_ns - w->idle_since_ns;
   if (idle_ns >= SLEEP_AFTER_NS || idle_ns >= BURNT_NS + w->yielded_ns)
     return false;
-  return !w->burnt_ns || w->crowded || idle_ns < w->burnt_ns + w->yielded_ns || awaits_near(comm);
+  return !w->burnt_ns || w->crowded || idle_ns < w->burnt_ns + w->yielded_ns || !awaits_far(comm);
 }
 
 /* Polls once; if nothing moved, spins, hands the core over, or sleeps. */
@@ -139,6 +139,9 @@ void colli_comm_wait_a_bit(coll_comm *comm, uint64_t until_ns) {
     colli_family_yield(comm->family);
   colli_completion_deliver(comm->family);
   if (colli_comm_poll(comm)) {
+    if (w->slept)
+      learn(w);
+    w->slept = false;
     w->idle = 0;
     w->idle_since_ns = 0;
     w->yielded_ns = 0;

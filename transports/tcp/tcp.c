@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "libcoll/base/assert.h"
+#include "libcoll/base/clock.h"
 #include "libcoll/base/fork.h"
 #include "libcoll/net/interfaces.h"
 #include "transports/tcp/tcp_rails.h"
@@ -252,6 +253,14 @@ static int buffer_stuck_input(tcp_endpoint *ep) {
   return bytes_moved(ep) != moved;
 }
 
+/* Whether the other end of a socket has not answered for too long: of the only rail, until another
+ * pair of interfaces has had time to answer as well. */
+static bool is_lost(const tcp_endpoint *ep, tcp_conn *conn, uint64_t now_ns) {
+  const uint64_t limit_ns = (uint64_t)ep->heartbeat_ms * COLLI_NS_PER_MS;
+  return colli_heartbeat_silent(&conn->heartbeat, conn->source.fd, ep->heartbeat_ms, now_ns) &&
+         (!conn->rail.rails || conn->heartbeat.unanswered_ns >= limit_ns + TCP_RAILS_DIAL_NS);
+}
+
 /* Gives up connections whose other end has not answered for too long: 1 if there was one. */
 static int drop_silent(tcp_endpoint *ep) {
   const uint64_t now_ns = ep->env->now_ns(ep->env->ctx);
@@ -260,16 +269,11 @@ static int drop_silent(tcp_endpoint *ep) {
   ep->look_ns = now_ns + colli_heartbeat_look_ns(ep->heartbeat_ms);
   int found = 0;
   tcp_conn *conn;
-  LIST_FOREACH(conn, &ep->conns, link) {
-    if (conn->state != TCP_ESTABLISHED || conn->rail.spare)
-      continue;
-    const bool silent =
-        colli_heartbeat_silent(&conn->heartbeat, conn->source.fd, ep->heartbeat_ms, now_ns);
-    if (conn->rail.rails ? tcp_rails_is_lost(conn, silent, now_ns) : silent) {
+  LIST_FOREACH(conn, &ep->conns, link)
+    if (conn->state == TCP_ESTABLISHED && !conn->rail.spare && is_lost(ep, conn, now_ns)) {
       colli_stream_give_up(&conn->stream);
       found = 1;
     }
-  }
   return found;
 }
 

@@ -102,7 +102,7 @@ typedef struct tcp_rail {
   bool spare;                   /* the connection does without it */
   bool retired;                 /* nothing more is sent here; what the peer sent is still read */
   uint64_t since_ns;            /* when it began to dial */
-  uint64_t silent_ns;           /* since when its other end counts as silent; 0: it does not */
+  bool silent;                  /* its other end did not answer, at the last look */
   uint32_t nic_here, nic_there; /* the interfaces; 0: not known */
   uint64_t given;               /* bytes of messages that it was to send */
   uint64_t acked;               /* so many of them had arrived at the last look */

@@ -116,37 +116,24 @@ static void dial(tcp_rails *rails, uint64_t now_ns) {
   }
 }
 
-/* Whether the other end of an open rail answers, as far as it was asked. */
-static bool answers(const tcp_conn *conn) {
-  return colli_path_unheard(conn->source.fd) < TCP_RAILS_UNHEARD;
-}
-
-/* How many open rails answer. */
-static int count_answering(const tcp_rails *rails) {
-  const tcp_conn *conn;
+/* Asks the kernel which open rails answer, once for each look: how many do. */
+static int count_answering(tcp_rails *rails) {
+  tcp_conn *conn;
   int count = 0;
   TAILQ_FOREACH(conn, &rails->sockets, rail.link)
-    count += tcp_rail_is_open(conn) && answers(conn);
+    if (tcp_rail_is_open(conn)) {
+      conn->rail.silent = colli_path_unheard(conn->source.fd) >= TCP_RAILS_UNHEARD;
+      count += !conn->rail.silent;
+    }
   return count;
 }
 
 /* Looks at an open rail. It is retired for one that answers only: if none does, it may be the one
  * that soon will. */
 static void look_at(tcp_conn *conn, int answering) {
-  const bool silent = !answers(conn);
-  conn->rail.spare = answering > (silent ? 0 : 1);
-  if (conn->rail.spare && silent)
+  conn->rail.spare = answering > (conn->rail.silent ? 0 : 1);
+  if (conn->rail.spare && conn->rail.silent)
     tcp_rails_retire(conn);
-}
-
-bool tcp_rails_is_lost(tcp_conn *conn, bool silent, uint64_t now_ns) {
-  const tcp_rails *rails = conn->rail.rails;
-  if (!silent)
-    conn->rail.silent_ns = 0;
-  else if (conn->rail.silent_ns == 0)
-    conn->rail.silent_ns = now_ns;
-  return silent && (tcp_count_rails(&rails->ep->blob, &rails->peer) < 2 ||
-                    now_ns - conn->rail.silent_ns >= TCP_RAILS_DIAL_NS);
 }
 
 /* Says what all connections to a peer have, for collctl. */

@@ -19,9 +19,9 @@
  * its peer on anything: the number alone decides what is delivered, and a copy too many is dropped.
  *
  * The lower rank dials: at first all addresses, one after the other, as if there were no rails;
- * then pairs of interfaces that no rail uses, again and again, ever later while none answers. The
- * higher one takes every socket that comes. The last rail is never retired; its end ends the
- * connection.
+ * then pairs of interfaces that no rail uses, again and again, ever later while none answers, but
+ * soon again if no rail does. The higher one takes every socket that comes. The last rail is never
+ * retired; its end ends the connection.
  */
 #ifndef COLLI_TRANSPORTS_TCP_RAILS_H
 #define COLLI_TRANSPORTS_TCP_RAILS_H
@@ -153,10 +153,6 @@ coll_conn *tcp_rails_connect(tcp_endpoint *ep, const coll_conn *base, const tcp_
 
 /* Whether no open rail uses an interface of a pair. */
 bool tcp_rails_is_free(const tcp_rails *rails, const tcp_pair *pair);
-
-/* Whether a socket, which its connection needs and whose other end is silent, is lost: if there are
- * other pairs of interfaces, not before one of them has had time to answer. */
-bool tcp_rails_is_lost(tcp_conn *conn, bool silent, uint64_t now_ns);
 
 /* Looks after all connections over rails: 1 if something happened. */
 int tcp_rails_progress(tcp_endpoint *ep);
