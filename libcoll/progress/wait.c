@@ -63,8 +63,8 @@ static bool is_wanted(coll_comm *comm) {
   return comm->watch.wakes != seen || atomic_load(&comm->failure.aborts);
 }
 
-/* Whether the next message is exchanged with a rank whose messages are not found by polling memory
- * (over TCP: mostly of another host), and wakes this thread alone. */
+/* Whether the next message is exchanged over a transport that does not poll memory (TCP: mostly
+ * with another host). Not where several threads wait, of which one may take what wakes another. */
 static bool awaits_far(const coll_comm *comm) {
   const coll_request *op = comm->exec.oldest;
   int channel, step;

@@ -179,10 +179,11 @@ static void look(tcp_rails *rails, uint64_t now_ns) {
     return;
   rails->look_ns = now_ns + TCP_RAILS_LOOK_NS;
   const int answering = count_answering(rails);
-  if (answering == 0)
-    rails->pause_ns = TCP_RAILS_PAUSE_NS; /* another pair of interfaces is needed soon */
-  if (answering == 0 && rails->dial_ns > now_ns + TCP_RAILS_PAUSE_NS)
-    rails->dial_ns = now_ns + TCP_RAILS_PAUSE_NS;
+  if (answering == 0) { /* another pair of interfaces is needed soon */
+    const uint64_t soon_ns = now_ns + TCP_RAILS_PAUSE_NS;
+    rails->pause_ns = TCP_RAILS_PAUSE_NS;
+    rails->dial_ns = rails->dial_ns < soon_ns ? rails->dial_ns : soon_ns;
+  }
   for (conn = TAILQ_FIRST(&rails->sockets); conn; conn = next) {
     next = TAILQ_NEXT(conn, rail.link);
     if (tcp_rail_is_open(conn))
