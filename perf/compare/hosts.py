@@ -15,11 +15,12 @@ RATE = r"(\d+[kmg]bit)"
 SHAPE = re.compile(rf"(\d+)x(\d+)(?:@{RATE}(?:,{RATE})?)?(?:/2@{RATE},(\d+)ms(?:,(\d+)%)?)?$")
 UNITS = {"kbit": 1e3, "mbit": 1e6, "gbit": 1e9}
 AGENT = """#!/bin/sh
-# As ssh would: runs the command on a host, which is given by its address.
+# As ssh would: runs the command on a host, which is given by its address. By their IPC namespaces, UCX finds out which
+# ranks share memory.
 while [ "${1#-}" != "$1" ]; do shift; done
 host=TAG-${1##*.}
 shift
-exec ip netns exec "$host" unshare --uts sh -c "hostname $host; $*"
+exec ip netns exec "$host" unshare --uts --ipc sh -c "hostname $host; $*"
 """
 
 
@@ -180,22 +181,24 @@ class HostsLibcoll(libraries.Libcoll):
 
 
 class HostsMpi(libraries.Mpi):
-    """mpi.c, started through an agent in place of ssh."""
+    """mpi.c and ucc.c, started through an agent in place of ssh."""
+    environments = {
+        "openmpi": {},
+        "mpich": {"FI_PROVIDER": "tcp", "UCX_TLS": "tcp,self", "UCX_NET_DEVICES": "eth0"},
+        "ucc": {"UCX_TLS": "tcp,sm,self", "UCX_NET_DEVICES": "eth0"}}
 
     def run(self, operation, ranks, sizes):
         hosts, names = self.hosts, [self.hosts.address(host) for host in range(self.hosts.shape.hosts)]
-        if self.name == "openmpi":
+        if self.launcher == "openmpi":
             command = ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "--map-by",
                        "slot" if hosts.round % 2 == 0 else "node", "--mca", "plm_rsh_agent", hosts.agent, "--mca",
                        "btl_tcp_if_include", "eth0", "--mca", "pml", "ob1", "--mca", "btl", "tcp,vader,self", "--host",
                        ",".join(f"{name}:{hosts.shape.each}" for name in names)]
-            environment = {}
         else:
             command = ["mpirun.mpich", "-launcher", "rsh", "-launcher-exec", hosts.agent, "-localhost", names[0], "-bind-to",
                        "none", "-hosts", ",".join(names), "-ppn", str(hosts.shape.each if hosts.round % 2 == 0 else 1)]
-            environment = {"FI_PROVIDER": "tcp", "UCX_TLS": "tcp,self", "UCX_NET_DEVICES": "eth0"}
         command += ["-n", str(ranks), self.program, *self.words(operation, sizes)]
-        text, why = libraries.run_all([hosts.inside(0, command)], self.seconds(sizes), environment)
+        text, why = libraries.run_all([hosts.inside(0, command)], self.seconds(sizes), self.environments[self.name])
         return [] if why else libraries.read_times(self.name, operation, text), why
 
 
@@ -218,7 +221,7 @@ class Line(libraries.Library):
         return [("limit", size, self.hosts.shape.line_us(operation, size)) for size in sizes], None
 
 
-KINDS = {"openmpi": HostsMpi, "mpich": HostsMpi, "gloo": HostsGloo}
+KINDS = {"openmpi": HostsMpi, "mpich": HostsMpi, "ucc": HostsMpi, "gloo": HostsGloo}
 
 
 def place(found, hosts, options):

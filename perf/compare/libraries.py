@@ -165,11 +165,17 @@ class Composed(Libcoll):
 
 
 class Mpi(Library):
-    """mpi.c with one of the MPI libraries."""
+    """mpi.c with one of the MPI libraries, or ucc.c, whose ranks Open MPI starts."""
+
+    def __init__(self, name, options, program):
+        super().__init__(name, options, program)
+        self.launcher = "mpich" if name == "mpich" else "openmpi"
 
     def network(self):
         """How to choose the transport: arguments for mpirun, environment."""
         tcp = self.options.transport == "tcp"
+        if self.name == "ucc":
+            return [], {"UCX_TLS": "tcp,self" if tcp else "sm,self"}
         if self.name == "openmpi":
             return ["--mca", "pml", "ob1", "--mca", "btl", ("tcp" if tcp else "vader") + ",self"], {}
         return [], {"MPIR_CVAR_NOLOCAL": "1", "UCX_TLS": "tcp,self", "FI_PROVIDER": "tcp"} if tcp else {}
@@ -177,7 +183,7 @@ class Mpi(Library):
     def run(self, operation, ranks, sizes):
         enough = ranks <= len(self.cores)
         words, environment = self.network()
-        if self.name == "openmpi":
+        if self.launcher == "openmpi":
             # As collrun: bound also where each core gets equally many. It yields its core while it waits,
             # which helps the sooner the rank that it waits for is on the same core.
             even = enough or ranks % len(self.cores) == 0
@@ -305,6 +311,22 @@ def find_mpi(options, found, name, packages, kind=Mpi):
         found.versions[name] = version_of(["mpirun." + name, "--version"])
 
 
+def find_ucc(options, found):
+    """Adds UCC, which Debian does not have, where it was built from its sources and pkg-config finds it."""
+    if not shutil.which("pkg-config") or not has_headers("mpicc.openmpi"):
+        return
+    asked = subprocess.run(["pkg-config", "--cflags", "--libs", "ucc"], text=True, check=False, stdout=subprocess.PIPE,
+                           stderr=subprocess.DEVNULL)
+    if asked.returncode:
+        return
+    words = asked.stdout.split()
+    words += [f"-Wl,-rpath,{word[2:]}" for word in words if word.startswith("-L")]
+    program = build(options, "ucc", ["mpicc.openmpi", "-O2", "ucc.c", *words])
+    if program:
+        found.all.append(Mpi("ucc", options, program))
+        found.versions["ucc"] = version_of(["pkg-config", "--modversion", "ucc"])
+
+
 def find_gloo(options, found):
     """Adds Gloo, or says what to install."""
     if not os.path.exists("/usr/include/gloo/config.h"):
@@ -327,6 +349,7 @@ def find(options):
                            "build folder with -b")
     find_mpi(options, found, "openmpi", "openmpi-bin libopenmpi-dev")
     find_mpi(options, found, "mpich", "mpich libmpich-dev")
+    find_ucc(options, found)
     find_gloo(options, found)
     flags = ["-O3", "-march=native", "-pthread"]
     program = build(options, "limits", ["cc", *flags, "limits.c"])
