@@ -81,8 +81,7 @@ typedef struct colli_watch {
   unsigned turns;          /* not 0 if some were sent between the last few handovers */
   uint64_t idle_since_ns;  /* when the clock was first read after that; 0: not yet */
   uint64_t yielded_ns;     /* how long others have had the core since */
-  bool slept;              /* this wait has slept for a message of a far rank */
-  uint64_t burnt_ns;       /* what a wait for those may waste of a core; 0: nothing learnt yet */
+  bool far;                /* what it waits for comes over a socket */
   uint64_t now_ns;         /* last reading */
   uint64_t control_ns;     /* when control links were last polled */
   uint64_t waited_ns;      /* time spent inside the library, waiting: the watchdog's clock */

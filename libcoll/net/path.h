@@ -32,6 +32,13 @@ const char *colli_path_mark(int fd, const colli_path_marks *marks);
 /* How many bytes were sent on a connection and not acknowledged: false if it does not tell. */
 bool colli_path_queued(int fd, uint64_t *bytes);
 
+/*
+ * Lets a connection have no more under way than fills 100 Gbit/s for a round trip. Kernels allow
+ * megabytes, whatever the way; where it is short, as between hosts in containers of one machine,
+ * those leave the processor's caches before they are read.
+ */
+void colli_path_keep_short(int fd);
+
 /* ---- round_trip.c ---------------------------------------------------------------------------- */
 
 /* The shortest round trip of a connection in the last minutes, which kernels answer whether or not

@@ -1,7 +1,7 @@
 /*
- * wait.c: how a public call waits for its operation. First it spins (unless ranks outnumber cores),
- * then it hands over its core between polls, and if the wait is long it sleeps until a doorbell
- * rings.
+ * wait.c: how a public call waits for its operation. First it spins (unless ranks outnumber cores,
+ * or it waits for a socket), then it hands over its core between polls, and if the wait is long it
+ * sleeps until a doorbell rings.
  *
  * Three other things wait in their own way: the progress thread (progress_thread.c), and creation
  * and shrinking, where there is no communicator yet that could be polled (libcoll/wireup,
@@ -19,7 +19,6 @@
 #define POLLS_PER_WATCH 16u
 #define BURNT_NS        250000ull  /* after wasting this much time of a core, sleep */
 #define SLEEP_AFTER_NS  1000000ull /* the same if others had the core in between */
-#define BURNT_LEAST_NS  15000ull   /* the least to waste where waits for far ranks are long */
 #define OUTSIDER_POLLS  128u       /* the same while another program uses the core */
 #define SLEEP_MAX_NS    (50 * COLLI_NS_PER_MS)
 /* The same where several threads share the doorbells: this part of the wait so far, within bounds.
@@ -63,27 +62,17 @@ static bool is_wanted(coll_comm *comm) {
   return comm->watch.wakes != seen || atomic_load(&comm->failure.aborts);
 }
 
-/* Whether the next message is exchanged over a transport that does not poll memory (TCP: mostly
- * with another host). Not where several threads wait, of which one may take what wakes another. */
+/*
+ * Whether the next message is exchanged over a transport that does not poll memory: TCP, mostly
+ * with another host. To look at a socket takes as long as to hand over a core that nobody wants,
+ * and somebody may: hosts in containers share cores without knowing it.
+ */
 static bool awaits_far(const coll_comm *comm) {
   const coll_request *op = comm->exec.oldest;
   int channel, step;
   const int peer = op ? colli_engine_waits_for(op, &channel, &step) : -1;
   const coll_conn *conn = peer >= 0 ? comm->exec.links[peer].conn[channel] : NULL;
-  return conn && !(conn->ops->caps & COLL_CAP_SPIN) && !comm->family->several;
-}
-
-/*
- * Learns from a wait for a far rank that has slept and is over. If it was longer than a rank may
- * poll, the next ones probably are, too, and sleep sooner: others may need the core, as on hosts
- * that share cores without knowing it. Sleeping through a short wait would cost more than it saves.
- */
-static void learn(colli_watch *w) {
-  const uint64_t burnt_ns = w->burnt_ns ? w->burnt_ns : BURNT_NS;
-  if (w->now_ns - w->idle_since_ns >= BURNT_NS)
-    w->burnt_ns = burnt_ns / 2 > BURNT_LEAST_NS ? burnt_ns / 2 : BURNT_LEAST_NS;
-  else
-    w->burnt_ns = burnt_ns * 2 < BURNT_NS ? burnt_ns * 2 : BURNT_NS;
+  return conn && !(conn->ops->caps & COLL_CAP_SPIN);
 }
 
 /* Sleeps until a doorbell rings, something else is due, or `until_ns`. */
@@ -97,7 +86,6 @@ static void sleep_for_doorbell(coll_comm *comm, uint64_t until_ns) {
                colli_comm_listen(comm) || colli_comm_poll_siblings(comm) ||
                !colli_doorbells_quiet(family);
   if (!ready && !is_wanted(comm)) {
-    comm->watch.slept |= awaits_far(comm);
     family->sleepers++;
     if (comm->entry.locked)
       colli_family_unlock(family);
@@ -118,18 +106,14 @@ void colli_comm_wait_begin(coll_comm *comm) {
   comm->watch.idle_since_ns = 0;
   comm->watch.yielded_ns = 0;
   comm->watch.now_ns = 0;
-  comm->watch.slept = false;
 }
 
 /* Whether this wait is still short. Time in which others had the core does not count. */
-static bool may_poll(const coll_comm *comm) {
-  const colli_watch *w = &comm->watch;
+static bool may_poll(const colli_watch *w) {
   if (!w->idle_since_ns)
     return true;
   const uint64_t idle_ns = w->now_ns - w->idle_since_ns;
-  if (idle_ns >= SLEEP_AFTER_NS || idle_ns >= BURNT_NS + w->yielded_ns)
-    return false;
-  return !w->burnt_ns || w->crowded || idle_ns < w->burnt_ns + w->yielded_ns || !awaits_far(comm);
+  return idle_ns < SLEEP_AFTER_NS && idle_ns < BURNT_NS + w->yielded_ns;
 }
 
 /* Polls once; if nothing moved, spins, hands the core over, or sleeps. */
@@ -139,9 +123,6 @@ void colli_comm_wait_a_bit(coll_comm *comm, uint64_t until_ns) {
     colli_family_yield(comm->family);
   colli_completion_deliver(comm->family);
   if (colli_comm_poll(comm)) {
-    if (w->slept)
-      learn(w);
-    w->slept = false;
     w->idle = 0;
     w->idle_since_ns = 0;
     w->yielded_ns = 0;
@@ -153,6 +134,8 @@ void colli_comm_wait_a_bit(coll_comm *comm, uint64_t until_ns) {
     comm->world.pause(comm->world.ctx, moved);
     return;
   }
+  if (w->idle % POLLS_PER_WATCH == 0)
+    w->far = awaits_far(comm);
   if (++w->idle % POLLS_PER_WATCH == 0 && colli_comm_watch(comm))
     return;
   if (comm->watch.mate >= 0 && !comm->family->outsider.away) {
@@ -162,9 +145,9 @@ void colli_comm_wait_a_bit(coll_comm *comm, uint64_t until_ns) {
       return;
   }
   w->elsewhere = 0;
-  if (!may_poll(comm) || (comm->family->outsider.sleeps && w->idle > OUTSIDER_POLLS))
+  if (!may_poll(w) || (comm->family->outsider.sleeps && w->idle > OUTSIDER_POLLS))
     sleep_for_doorbell(comm, until_ns);
-  else if (comm->family->outsider.sleeps || (!comm->watch.crowded && w->idle <= w->spin))
+  else if (comm->family->outsider.sleeps || (!w->crowded && !w->far && w->idle <= w->spin))
     colli_cpu_relax();
   else
     colli_handover_yield(comm);

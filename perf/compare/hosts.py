@@ -190,7 +190,9 @@ class HostsMpi(libraries.Mpi):
     def run(self, operation, ranks, sizes):
         hosts, names = self.hosts, [self.hosts.address(host) for host in range(self.hosts.shape.hosts)]
         if self.launcher == "openmpi":
-            command = ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "--map-by",
+            # It knows only that each host has enough cores, not that hosts share them.
+            yields = ["--mca", "mpi_yield_when_idle", str(int(ranks > len(self.cores)))]
+            command = ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", *yields, "--bind-to", "none", "--map-by",
                        "slot" if hosts.round % 2 == 0 else "node", "--mca", "plm_rsh_agent", hosts.agent, "--mca",
                        "btl_tcp_if_include", "eth0", "--mca", "pml", "ob1", "--mca", "btl", "tcp,vader,self", "--host",
                        ",".join(f"{name}:{hosts.shape.each}" for name in names)]
