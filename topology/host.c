@@ -1,4 +1,5 @@
-/* host.c: a number for the host and network namespace that this process runs in. */
+/* host.c: numbers for the machine, and the host (a network namespace of it), that this process runs
+ * in. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -56,9 +57,8 @@ uint64_t colli_clock_id(void) {
  * The boot id differs between any two running kernels. The machine id and the host name are weaker
  * (images are cloned) and serve only where /proc hides the boot id. 0, or an errno.
  */
-static int hash_host(uint64_t *hash) {
+static int hash_machine(uint64_t *hash) {
   struct utsname name;
-  struct stat netns;
   int sys_errno = hash_file(hash, BOOT_ID);
   if (is_absent(sys_errno))
     sys_errno = hash_file(hash, "/etc/machine-id");
@@ -66,8 +66,12 @@ static int hash_host(uint64_t *hash) {
     sys_errno = uname(&name) == 0 ? 0 : errno;
     *hash = sys_errno ? *hash : hash_bytes(*hash, name.nodename, strlen(name.nodename));
   }
-  if (sys_errno != 0)
-    return sys_errno;
+  return sys_errno;
+}
+
+/* Adds the network namespace. 0, or an errno. */
+static int hash_namespace(uint64_t *hash) {
+  struct stat netns;
   if (stat("/proc/self/ns/net", &netns) != 0)
     return is_absent(errno) ? 0 : errno;
   const uint64_t inode = netns.st_ino;
@@ -75,13 +79,15 @@ static int hash_host(uint64_t *hash) {
   return 0;
 }
 
-uint64_t colli_host_id(const char *override_text) {
+uint64_t colli_host_id(const char *override_text, uint64_t *machine) {
   uint64_t hash = FNV_START;
-  int sys_errno = 0;
-  if (override_text != NULL && override_text[0] != '\0')
+  const bool given = override_text != NULL && override_text[0] != '\0';
+  if (given)
     hash = hash_bytes(hash, override_text, strlen(override_text));
-  else
-    sys_errno = hash_host(&hash);
+  int sys_errno = given ? 0 : hash_machine(&hash);
+  *machine = hash;
+  if (!given && sys_errno == 0)
+    sys_errno = hash_namespace(&hash);
   errno = sys_errno;
   if (sys_errno != 0)
     return 0;               /* half of it would be another host's */

@@ -171,7 +171,7 @@ static coll_status describe_self(colli_family *family, const colli_assembly *ass
   const colli_params *params = &family->params;
   memset(info, 0, sizeof(*info));
   memcpy(info->host, family->host, sizeof(info->host));
-  info->host_id = colli_host_id(params->text[COLLI_PARAM_HOST_ID]);
+  info->host_id = colli_host_id(params->text[COLLI_PARAM_HOST_ID], &info->machine_id);
   if (info->host_id == 0)
     return colli_error_sys(error, COLL_ERR_SYSTEM, "create", "open", errno,
                            "what identifies this host cannot be read from /proc; if descriptors "

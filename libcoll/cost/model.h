@@ -20,7 +20,7 @@ typedef struct colli_model {
   double beta_ns_per_byte;  /* to move a byte over a link, one way */
   double gamma_ns_per_byte; /* to reduce a byte */
   double step_ns;           /* a rank's own work for each message */
-  double core_share;        /* cores / ranks on the fullest host, at most 1 */
+  double core_share;        /* cores / ranks on the fullest machine, at most 1 */
   double near_alpha_ns;     /* alpha and beta between ranks of one group (shape->group), which */
   double near_beta_ns_per_byte; /* share memory; the others hold between groups */
   double chunk_share;           /* length of the longest chunk; limited by caches as well as by the
@@ -28,6 +28,7 @@ typedef struct colli_model {
   double flight_ns;             /* alpha between ranks that have a core each: the flight time of a
                                  * message */
   bool device;                  /* a device moves messages, not the ranks' cores */
+  bool containers;              /* several hosts share the cores of the fullest machine */
   bool paired;                  /* all ranks 2i and 2i + 1 share a core and memory */
   bool sites;                   /* groups are sites */
   const colli_correction

@@ -39,16 +39,17 @@ void colli_locality_describe(colli_rank_info *info) {
   }
 }
 
-/* A rank and the first rank on its host. */
+/* A rank and its machine, which several hosts (containers) may share. */
 typedef struct resident {
-  int host, rank;
+  uint64_t machine;
+  int rank;
 } resident;
 
-/* Sorts by host, and on a host by rank. */
-static int compare_hosts(const void *a, const void *b) {
+/* Sorts by machine, and on a machine by rank. */
+static int compare_machines(const void *a, const void *b) {
   const resident *left = a, *right = b;
-  if (left->host != right->host)
-    return left->host < right->host ? -1 : 1;
+  if (left->machine != right->machine)
+    return left->machine < right->machine ? -1 : 1;
   return left->rank < right->rank ? -1 : left->rank > right->rank;
 }
 
@@ -71,9 +72,9 @@ static int count_masks(const allowance *ranks, int count, const uint64_t *group)
 }
 
 /*
- * The number of processors that some ranks on one host may use together. Ranks in a control group
- * with a limit (a container) have no more than its whole processors: they would be stopped for the
- * rest of each period once their spinning has used it up.
+ * The number of processors that some ranks on one machine may use together. Ranks in a control
+ * group with a limit (a container) have no more than its whole processors: they would be stopped
+ * for the rest of each period once their spinning has used it up.
  */
 static int count_cpus(const allowance *ranks, int count) {
   long long sum = 0;
@@ -187,29 +188,33 @@ static bool number_hosts(const colli_rank_table *table, colli_locality *out) {
   return true;
 }
 
-/* A host with many ranks. */
-typedef struct full_host {
-  int ranks, cpus;
-} full_host;
+/* A machine with many ranks. */
+typedef struct full_machine {
+  int ranks, cpus, hosts;
+} full_machine;
 
-/* Finds the host with the most ranks per processor, and the facts about the own host of `rank`. The
- * ranks are `sorted`; there is `room` for those of one host. */
-static full_host find_fullest(const colli_rank_table *table, const resident *sorted, int rank,
-                              allowance *room, colli_locality *out) {
+/* Finds the machine with the most ranks per processor, and the facts about the own one of `rank`.
+ * The ranks are `sorted`; there is `room` for those of one machine. */
+static full_machine find_fullest(const colli_rank_table *table, const resident *sorted, int rank,
+                                 allowance *room, colli_locality *out) {
   const int nranks = table->nranks;
-  full_host fullest = {1, 1};
+  full_machine fullest = {1, 1, 1};
   colli_rank_walk walk = colli_rank_walk_begin(table);
   for (int begin = 0, end; begin < nranks; begin = end) {
-    for (end = begin; end < nranks && sorted[end].host == sorted[begin].host; end++) {
+    int hosts = 0;
+    bool here = false;
+    for (end = begin; end < nranks && sorted[end].machine == sorted[begin].machine; end++) {
       const colli_rank_info *info = colli_rank_walk_to(&walk, sorted[end].rank);
       memcpy(room[end - begin].cpus, info->cpus, sizeof(info->cpus));
       room[end - begin].quota_group = info->quota_group;
       room[end - begin].quota_millicores = info->quota_millicores;
+      hosts += colli_rank_host(table, sorted[end].rank) == sorted[end].rank;
+      here |= sorted[end].rank == rank;
     }
     const int ranks = end - begin, cpus = count_cpus(room, ranks);
     if ((long long)ranks * fullest.cpus > (long long)fullest.ranks * cpus)
-      fullest = (full_host){ranks, cpus};
-    if (sorted[begin].host == colli_rank_host(table, rank)) {
+      fullest = (full_machine){ranks, cpus, hosts};
+    if (here) {
       out->neighbours = ranks;
       out->crowded = ranks > cpus;
     }
@@ -218,17 +223,18 @@ static full_host find_fullest(const colli_rank_table *table, const resident *sor
 }
 
 /* Sorts the ranks for find_fullest(); false if out of memory. */
-static bool ask_hosts(const colli_rank_table *table, int rank, full_host *fullest,
-                      colli_locality *out) {
+static bool ask_machines(const colli_rank_table *table, int rank, full_machine *fullest,
+                         colli_locality *out) {
   const size_t n = (size_t)table->nranks;
   resident *sorted = malloc(n * sizeof(*sorted));
+  colli_rank_walk walk = colli_rank_walk_begin(table);
   for (int i = 0; sorted && i < table->nranks; i++)
-    sorted[i] = (resident){colli_rank_host(table, i), i};
+    sorted[i] = (resident){colli_rank_walk_to(&walk, i)->machine_id, i};
   if (sorted)
-    qsort(sorted, n, sizeof(*sorted), compare_hosts);
-  int most = 0; /* ranks on one host */
+    qsort(sorted, n, sizeof(*sorted), compare_machines);
+  int most = 0; /* ranks on one machine */
   for (int i = 0, first = 0; sorted && i < table->nranks; i++) {
-    first = sorted[i].host == sorted[first].host ? first : i;
+    first = sorted[i].machine == sorted[first].machine ? first : i;
     most = i - first >= most ? i - first + 1 : most;
   }
   allowance *room = malloc((size_t)most * sizeof(*room));
@@ -264,9 +270,9 @@ static bool is_paired(const colli_rank_table *table) {
   return all;
 }
 
-/* Sets the model and limits of the slowest links, with that host as the fullest. */
+/* Sets the model and limits of the slowest links, with that machine as the fullest. */
 static void set_model(const colli_rank_table *table, const colli_transport_list *transports,
-                      full_host fullest, const colli_corrections *corrections,
+                      full_machine fullest, const colli_corrections *corrections,
                       colli_locality *out) {
   int index = 0;
   bool shared = fullest.ranks > fullest.cpus;
@@ -278,6 +284,7 @@ static void set_model(const colli_rank_table *table, const colli_transport_list 
   colli_limits_default(link, &out->limits);
   combine_calibrations(table, &calibration);
   colli_model_make(&calibration, link, near, fullest.ranks, fullest.cpus, &out->model);
+  out->model.containers = shared && fullest.hosts > 1;
   out->model.paired = link == COLLI_LINK_SHM && shared && is_paired(table);
   if (device)
     set_device_costs(table, slowest, index, &calibration, out);
@@ -292,8 +299,8 @@ coll_status colli_locality_find(const colli_rank_table *table, int rank,
                                 const colli_corrections *corrections, colli_locality *out,
                                 coll_error *error) {
   *out = (colli_locality){0};
-  full_host fullest;
-  bool made = number_hosts(table, out) && ask_hosts(table, rank, &fullest, out);
+  full_machine fullest;
+  bool made = number_hosts(table, out) && ask_machines(table, rank, &fullest, out);
   if (made) {
     out->mate = find_mate(table, rank);
     set_model(table, transports, fullest, corrections, out);

@@ -14,11 +14,11 @@ void colli_locality_describe(colli_rank_info *info);
 /* What the table of ranks says about a communicator; the same on every rank except for `crowded`,
  * `neighbours` and `mate`. */
 typedef struct colli_locality {
-  colli_model model;      /* of the slowest kind of link that some pair uses, on the fullest host */
-  colli_limits limits;    /* sizes of slots and slices that suit it and for which all have memory */
-  bool crowded;           /* the ranks on this rank's host outnumber the processors they may use */
-  int neighbours;         /* ranks on this rank's host, itself included */
-  int mate;               /* the one other rank bound to this rank's core; -1: none, or several */
+  colli_model model;   /* of the slowest kind of link that some pair uses, on the fullest machine */
+  colli_limits limits; /* sizes of slots and slices that suit it and for which all have memory */
+  bool crowded;        /* the ranks on this rank's machine outnumber the processors they may use */
+  int neighbours;      /* ranks on this rank's machine, itself included */
+  int mate;            /* the one other rank bound to this rank's core; -1: none, or several */
   colli_weights *weights; /* how the hosts' links differ; NULL: they do not */
   int ngroups;            /* as in colli_shape: hosts, or wider groups of several hosts */
   int32_t *group;         /* the one of each rank, numbered in the order of their first ranks. NULL:

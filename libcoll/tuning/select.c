@@ -158,12 +158,12 @@ static double rehearse_choice(const colli_choice *choice, const colli_shape *sha
 }
 
 /* The time of a choice where ranks may share cores. A rehearsal does not model ranks that take
- * turns. */
+ * turns, and gives each host cores of its own. */
 double colli_choice_time(const colli_choice *choice, const colli_shape *shape, size_t elem_bytes,
                          unsigned slot_count, const colli_model *model) {
   double formula = colli_choice_formula(choice, shape, elem_bytes, model);
-  if (model->core_share >= 1 || shape->nranks < 2 || shape->nranks > REHEARSE_RANKS ||
-      (model->paired && choice->algo->turns))
+  if (model->core_share >= 1 || model->containers || shape->nranks < 2 ||
+      shape->nranks > REHEARSE_RANKS || (model->paired && choice->algo->turns))
     return formula;
   double rehearsed = rehearse_choice(choice, shape, elem_bytes, slot_count, model);
   return rehearsed > 0 ? sqrt(formula * rehearsed) : formula;

@@ -41,7 +41,8 @@ typedef enum colli_level_source {
 typedef struct colli_rank_info {
   char host[64];
   uint64_t host_id;
-  uint64_t clock_id; /* of its CLOCK_MONOTONIC, if it wants the shared time; 0: it does not */
+  uint64_t machine_id; /* hosts that share it share processors, as containers do */
+  uint64_t clock_id;   /* of its CLOCK_MONOTONIC, if it wants the shared time; 0: it does not */
   int32_t pid;
   int32_t core;        /* the processor that it is bound to, or -1 if not exactly one */
   int32_t numa_node;   /* of that processor, or -1 */

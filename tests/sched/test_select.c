@@ -91,8 +91,15 @@ Test(formula, agrees_where_cores_are_shared) {
   for (const colli_algo *const *algo = colli_algos; *algo; algo++)
     for (int n = 4; n <= 64; n *= 2) {
       group all = group_make(*algo, n, 0);
-      const colli_model model = {1500, 0.03,  0.01,  40,    2.0 / n, 1500, 0.03,    1,
-                                 150,  false, false, false, NULL,    NULL, {{0, 0}}};
+      const colli_model model = {.alpha_ns = 1500,
+                                 .beta_ns_per_byte = 0.03,
+                                 .gamma_ns_per_byte = 0.01,
+                                 .step_ns = 40,
+                                 .core_share = 2.0 / n,
+                                 .near_alpha_ns = 1500,
+                                 .near_beta_ns_per_byte = 0.03,
+                                 .chunk_share = 1,
+                                 .flight_ns = 150};
       const colli_shape *shape = &all.sched[0]->shape;
       colli_partition part;
       colli_choice_partition(*algo, shape, 1, 4, &limits, &part);

@@ -84,8 +84,11 @@ WRAP(ssize_t, getrandom, void *bytes, size_t count, unsigned flags) {
   return (ssize_t)count;
 }
 
-WRAP(uint64_t, colli_host_id, const char *text) {
-  return sk.current ? (uint64_t)sk.current->host + 1 : __real_colli_host_id(text);
+WRAP(uint64_t, colli_host_id, const char *text, uint64_t *machine) {
+  if (!sk.current)
+    return __real_colli_host_id(text, machine);
+  *machine = (uint64_t)sk.current->host + 1;
+  return *machine;
 }
 
 /* Eight processors on each host, whatever this machine has. */

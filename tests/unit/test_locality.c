@@ -34,7 +34,7 @@ static colli_corrections corrections;
 static void fill_table(int per_host, uint32_t bits) {
   memset(table, 0, sizeof(table));
   for (int rank = 0; rank < RANKS; rank++) {
-    table[rank].host_id = 1 + (uint64_t)(rank / per_host);
+    table[rank].host_id = table[rank].machine_id = 1 + (uint64_t)(rank / per_host);
     table[rank].transports = bits;
     table[rank].core = rank % per_host;
     table[rank].cpus[0] = 1ull << rank % per_host;
@@ -98,6 +98,34 @@ Test(locality, between_hosts_it_does_not_count) {
   cr_expect_eq(found.ngroups, 2);
   cr_expect_eq(found.group[3], 1);
   free(found.group);
+}
+
+Test(locality, hosts_of_one_machine_share_its_cores) {
+  fill_table(1, 5);
+  for (int rank = 0; rank < RANKS; rank++)
+    table[rank].cpus[0] = 3;
+  colli_locality found = find();
+  cr_expect(!found.crowded && !found.model.containers && found.neighbours == 1);
+  cr_expect_eq(found.model.core_share, 1);
+  colli_locality_free(&found);
+  for (int rank = 0; rank < RANKS; rank++)
+    table[rank].machine_id = 1 + (rank == 0); /* all but rank 0 */
+  found = find();
+  cr_expect(!found.crowded && found.neighbours == 1, "rank 0 is alone");
+  cr_expect_eq(found.ngroups, RANKS, "they are hosts of their own all the same");
+  cr_expect(found.model.containers);
+  cr_expect_float_eq(found.model.core_share, 2.0 / (RANKS - 1), 1e-9);
+  colli_locality_free(&found);
+  for (int rank = 0; rank < RANKS; rank++)
+    table[rank].machine_id = 1;
+  found = find();
+  cr_expect(found.crowded && found.neighbours == RANKS);
+  colli_locality_free(&found);
+  for (int rank = 0; rank < RANKS; rank++)
+    table[rank].cpus[0] = 1ull << rank; /* as containers with processors of their own */
+  found = find();
+  cr_expect(!found.crowded && !found.model.containers && found.model.core_share == 1);
+  colli_locality_free(&found);
 }
 
 Test(locality, device_says_what_its_links_cost) {
@@ -184,7 +212,7 @@ Test(link_speed, slowest_counts_if_all_are_known) {
 Test(link_speed, rank_that_knows_best_speaks_for_its_host) {
   fill_speeds(1000, 1000, 900, 1000, COLLI_SPEED_MEASURED);
   for (int rank = 0; rank < RANKS; rank++)
-    table[rank].host_id = 1 + (uint64_t)(rank / 2);
+    table[rank].host_id = table[rank].machine_id = 1 + (uint64_t)(rank / 2);
   table[2].link_source = COLLI_SPEED_DECLARED;
   table[2].link_mbit = 100;
   expect_links(80, true);

@@ -413,17 +413,22 @@ Test(topo, printing_shows_every_core_and_device) {
 }
 
 Test(host, id_is_stable_and_can_be_set) {
-  cr_expect_eq(colli_host_id(""), colli_host_id(NULL));
-  cr_expect_eq(colli_host_id(""), colli_host_id(""));
-  cr_expect_neq(colli_host_id("a"), colli_host_id("b"));
-  cr_expect_neq(colli_host_id("a"), colli_host_id(""));
+  uint64_t here, again, a, b;
+  const uint64_t id = colli_host_id("", &here);
+  cr_expect_eq(id, colli_host_id(NULL, &again));
+  cr_expect_eq(here, again);
+  cr_expect_neq(colli_host_id("a", &a), colli_host_id("b", &b));
+  cr_expect_neq(colli_host_id("a", &a), id);
+  cr_expect(a != b && a != here, "hosts that are given are machines of their own");
 }
 
-Test(host, another_network_namespace_is_another_host) {
-  uint64_t here = colli_host_id("");
+Test(host, another_network_namespace_is_another_host_of_the_same_machine) {
+  uint64_t machine, same;
+  const uint64_t here = colli_host_id("", &machine);
   if (unshare(CLONE_NEWNET) != 0)
     cr_skip_test("needs the right to make a network namespace");
-  cr_expect_neq(colli_host_id(""), here);
+  cr_expect_neq(colli_host_id("", &same), here);
+  cr_expect_eq(same, machine);
 }
 
 /* Writes a line to folder/index<index>/file, and makes the folders. */
