@@ -55,11 +55,13 @@ uint64_t colli_clock_id(void) {
 
 /*
  * The boot id differs between any two running kernels. The machine id and the host name are weaker
- * (images are cloned) and serve only where /proc hides the boot id. 0, or an errno.
+ * (images are cloned) and serve only where /proc hides the boot id (*sure: it does not). 0, or an
+ * errno.
  */
-static int hash_machine(uint64_t *hash) {
+static int hash_machine(uint64_t *hash, bool *sure) {
   struct utsname name;
   int sys_errno = hash_file(hash, BOOT_ID);
+  *sure = sys_errno == 0;
   if (is_absent(sys_errno))
     sys_errno = hash_file(hash, "/etc/machine-id");
   if (is_absent(sys_errno)) {
@@ -84,10 +86,12 @@ uint64_t colli_host_id(const char *override_text, uint64_t *machine) {
   const bool given = override_text != NULL && override_text[0] != '\0';
   if (given)
     hash = hash_bytes(hash, override_text, strlen(override_text));
-  int sys_errno = given ? 0 : hash_machine(&hash);
-  *machine = hash;
+  bool sure = false;
+  int sys_errno = given ? 0 : hash_machine(&hash, &sure);
+  const uint64_t kernel = hash;
   if (!given && sys_errno == 0)
     sys_errno = hash_namespace(&hash);
+  *machine = sure ? kernel : hash;
   errno = sys_errno;
   if (sys_errno != 0)
     return 0;               /* half of it would be another host's */

@@ -142,8 +142,8 @@ coll_status colli_topo_bind(const colli_topo *topo, int core, coll_error *error)
 /*
  * Identifies the host and network namespace that this process runs in: boot id and netns inode,
  * hashed; `override_text` replaces it if not empty. 0: a shortage prevented that; errno says which.
- * *machine: the same for all network namespaces of a machine (containers), unless they are given
- * such a text, and thus meant to be machines.
+ * *machine: the same for all network namespaces of a machine (containers), unless the boot id is
+ * hidden from them, or they are given such a text, and thus meant to be machines.
  */
 uint64_t colli_host_id(const char *override_text, uint64_t *machine);
 

@@ -79,9 +79,10 @@ const colli_param_info colli_param_table[COLLI_PARAM_COUNT] = {
                               "Path of a profiler, a shared library that is told when operations "
                               "begin and end (coll/coll_profiler.h). See docs/tracing.md. Empty: "
                               "none."},
-    [COLLI_PARAM_HOST_ID] = {"COLL_HOST_ID", COLLI_PARAM_STRING, "", 0, 0,
-                             "Any text; ranks with the same text count as one host. Empty: boot id "
-                             "and network namespace. For tests."},
+    [COLLI_PARAM_HOST_ID] =
+        {"COLL_HOST_ID", COLLI_PARAM_STRING, "", 0, 0,
+         "Any text; ranks with the same text count as one host, with "
+         "another text as on another machine. Empty: boot id and network namespace. For tests."},
     [COLLI_PARAM_LINK_SPEED] =
         {"COLL_LINK_SPEED", COLLI_PARAM_STRING, "", 0, 0,
          "Speed of this host's link to the other hosts, as 100mbit or 2.5gbit: a host that is "

@@ -65,7 +65,7 @@ typedef struct colli_plans {
   int rank;
   colli_limits limits;
   colli_model model;
-  int neighbours; /* ranks on this rank's host, itself included */
+  int neighbours; /* ranks on this rank's machine, itself included */
   uint64_t cache; /* this rank's share of the last-level cache; 0: not determined yet */
   int ngroups;    /* as in colli_shape */
   int32_t *group; /* freed with the rest */

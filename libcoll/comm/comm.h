@@ -70,7 +70,7 @@ typedef struct colli_bell {
 
 /* How a rank waits, and how long it has polled without success: progress/. */
 typedef struct colli_watch {
-  bool crowded;            /* more ranks than cores on this host: hand over, do not spin */
+  bool crowded;            /* more ranks than cores on this machine: hand over, do not spin */
   int mate;                /* the only other rank bound to this core, if crowded; or -1 */
   uint64_t timeout_ns;     /* longest time that an operation may not move */
   unsigned idle;           /* polls since something moved */

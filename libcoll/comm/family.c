@@ -116,6 +116,7 @@ static void open_port(colli_family *family, const colli_assembly *assembly, int 
       .rank = family->rank,
       .nranks = family->nranks,
       .host_id = info->host_id,
+      .machine_id = info->machine_id,
       .comm_id = family->comm_id,
       .secret = family->secret->bytes,
       .slot_bytes = (size_t)family->params.number[COLLI_PARAM_SLOT_BYTES],

@@ -9,12 +9,9 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
-#define RTO_MAX_MS 44 /* TCP_RTO_MAX_MS, which older headers do not have */
-#define REPEAT_MS  1000
-
-#define LINE_BYTES_PER_NS 12.5
-#define LEAST_UNDER_WAY   (512 << 10)
-#define MOST_UNDER_WAY    (4 << 20) /* the kernel's own limit, by default */
+#define RTO_MAX_MS  44 /* TCP_RTO_MAX_MS, which older headers do not have */
+#define REPEAT_MS   1000
+#define SHORT_BYTES (256 << 10) /* the kernel doubles that, for what it keeps beside the bytes */
 
 bool colli_path_look(int fd, struct tcp_info *info) {
   socklen_t bytes = sizeof(*info);
@@ -61,11 +58,6 @@ bool colli_path_queued(int fd, uint64_t *bytes) {
 }
 
 void colli_path_keep_short(int fd) {
-  const double round_trip_ns = colli_path_round_trip_ns(fd);
-  const double bytes = LINE_BYTES_PER_NS * round_trip_ns;
-  if (round_trip_ns == 0 || bytes >= MOST_UNDER_WAY)
-    return;
-  const int most = bytes > LEAST_UNDER_WAY ? (int)bytes : LEAST_UNDER_WAY;
-  const int half = most / 2; /* the kernel doubles it, for what it keeps beside the bytes */
-  setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &half, sizeof(half));
+  const int bytes = SHORT_BYTES;
+  setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
 }

@@ -33,9 +33,9 @@ const char *colli_path_mark(int fd, const colli_path_marks *marks);
 bool colli_path_queued(int fd, uint64_t *bytes);
 
 /*
- * Lets a connection have no more under way than fills 100 Gbit/s for a round trip. Kernels allow
- * megabytes, whatever the way; where it is short, as between hosts in containers of one machine,
- * those leave the processor's caches before they are read.
+ * Lets a connection have at most half a megabyte under way, for peers on the same machine (in other
+ * containers, too). The kernel allows several, which leave the processor's caches before they are
+ * read.
  */
 void colli_path_keep_short(int fd);
 

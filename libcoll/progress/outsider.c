@@ -106,8 +106,8 @@ void colli_outsider_look(coll_comm *comm) {
   const uint64_t now_ns = comm->watch.now_ns;
   const bool can_move = CPU_COUNT(&o->may) > 1;
   if (colli_rank_at(comm->family->table, comm->family->rank).core < 0 ||
-      !colli_world_is_real(&comm->world)) {
-    o->next_ns = UINT64_MAX; /* it is not bound */
+      !colli_world_is_real(&comm->world) || comm->calls.plans.model.containers) {
+    o->next_ns = UINT64_MAX; /* it is not bound, or others may be whose time it cannot know */
     return;
   }
   const bool there = is_there(comm->family, now_ns, !can_move && !o->stay_ns);

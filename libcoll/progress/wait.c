@@ -14,10 +14,12 @@
 #include "libcoll/progress/doorbell.h"
 #include "libcoll/progress/family_lock.h"
 #include "libcoll/progress/handover.h"
+#include "libcoll/progress/outsider.h"
 #include "libcoll/progress/poll.h"
 
 #define POLLS_PER_WATCH 16u
 #define BURNT_NS        250000ull  /* after wasting this much time of a core, sleep */
+#define SCARCE_NS       10000ull   /* the same where others may need it who cannot be yielded to */
 #define SLEEP_AFTER_NS  1000000ull /* the same if others had the core in between */
 #define OUTSIDER_POLLS  128u       /* the same while another program uses the core */
 #define SLEEP_MAX_NS    (50 * COLLI_NS_PER_MS)
@@ -64,8 +66,8 @@ static bool is_wanted(coll_comm *comm) {
 
 /*
  * Whether the next message is exchanged over a transport that does not poll memory: TCP, mostly
- * with another host. To look at a socket takes as long as to hand over a core that nobody wants,
- * and somebody may: hosts in containers share cores without knowing it.
+ * with another host. To look at a socket takes as long as to hand over a core that nobody wants.
+ * Unknown of messages from any rank.
  */
 static bool awaits_far(const coll_comm *comm) {
   const coll_request *op = comm->exec.oldest;
@@ -108,12 +110,20 @@ void colli_comm_wait_begin(coll_comm *comm) {
   comm->watch.now_ns = 0;
 }
 
-/* Whether this wait is still short. Time in which others had the core does not count. */
+/*
+ * Whether this wait is still short. Time in which others had the core does not count. But a rank
+ * that waits for a socket can sleep instead: whoever sleeps gets the core back at once, where a
+ * yield to one who computes takes milliseconds. And where ranks share cores, they may be in control
+ * groups of their own (containers, sessions), to which no yield gives the core.
+ */
 static bool may_poll(const colli_watch *w) {
+  if (w->far && w->yielded_ns >= COLLI_LONG_YIELD_NS)
+    return false;
   if (!w->idle_since_ns)
     return true;
   const uint64_t idle_ns = w->now_ns - w->idle_since_ns;
-  return idle_ns < SLEEP_AFTER_NS && idle_ns < BURNT_NS + w->yielded_ns;
+  const uint64_t burnt_ns = w->far && w->crowded ? SCARCE_NS : BURNT_NS;
+  return idle_ns < SLEEP_AFTER_NS && idle_ns < burnt_ns + w->yielded_ns;
 }
 
 /* Polls once; if nothing moved, spins, hands the core over, or sleeps. */
@@ -147,7 +157,7 @@ void colli_comm_wait_a_bit(coll_comm *comm, uint64_t until_ns) {
   w->elsewhere = 0;
   if (!may_poll(w) || (comm->family->outsider.sleeps && w->idle > OUTSIDER_POLLS))
     sleep_for_doorbell(comm, until_ns);
-  else if (comm->family->outsider.sleeps || (!w->crowded && !w->far && w->idle <= w->spin))
+  else if (!w->far && (comm->family->outsider.sleeps || (!w->crowded && w->idle <= w->spin)))
     colli_cpu_relax();
   else
     colli_handover_yield(comm);

@@ -66,7 +66,7 @@ bool colli_cache_read(const char *folder, colli_cache *out) {
 }
 
 /*
- * The share of each of `ranks` ranks on this host in the last-level cache. sysconf() is only the
+ * The share of each of `ranks` ranks on this machine in the last-level cache. sysconf() is only the
  * fallback: it reports what the processor says, and in a virtual machine that may be all caches of
  * the host's package together.
  */

@@ -17,7 +17,7 @@ typedef struct colli_cache {
  */
 bool colli_cache_read(const char *folder, colli_cache *out);
 
-/* Bytes of the last-level cache for each of the `ranks` ranks on this host; 0 if not known. */
+/* Bytes of the last-level cache for each of the `ranks` ranks on this machine; 0 if not known. */
 uint64_t colli_cache_share(int ranks);
 
 #endif

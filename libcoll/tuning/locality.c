@@ -190,15 +190,16 @@ static bool number_hosts(const colli_rank_table *table, colli_locality *out) {
 
 /* A machine with many ranks. */
 typedef struct full_machine {
-  int ranks, cpus, hosts;
+  int ranks, cpus;
 } full_machine;
 
 /* Finds the machine with the most ranks per processor, and the facts about the own one of `rank`.
- * The ranks are `sorted`; there is `room` for those of one machine. */
+ * The ranks are `sorted`; there is `room` for those of one machine. *containers: whether some
+ * machine has more ranks than processors, and several hosts. */
 static full_machine find_fullest(const colli_rank_table *table, const resident *sorted, int rank,
-                                 allowance *room, colli_locality *out) {
+                                 allowance *room, bool *containers, colli_locality *out) {
   const int nranks = table->nranks;
-  full_machine fullest = {1, 1, 1};
+  full_machine fullest = {1, 1};
   colli_rank_walk walk = colli_rank_walk_begin(table);
   for (int begin = 0, end; begin < nranks; begin = end) {
     int hosts = 0;
@@ -213,7 +214,8 @@ static full_machine find_fullest(const colli_rank_table *table, const resident *
     }
     const int ranks = end - begin, cpus = count_cpus(room, ranks);
     if ((long long)ranks * fullest.cpus > (long long)fullest.ranks * cpus)
-      fullest = (full_machine){ranks, cpus, hosts};
+      fullest = (full_machine){ranks, cpus};
+    *containers |= ranks > cpus && hosts > 1;
     if (here) {
       out->neighbours = ranks;
       out->crowded = ranks > cpus;
@@ -224,7 +226,7 @@ static full_machine find_fullest(const colli_rank_table *table, const resident *
 
 /* Sorts the ranks for find_fullest(); false if out of memory. */
 static bool ask_machines(const colli_rank_table *table, int rank, full_machine *fullest,
-                         colli_locality *out) {
+                         bool *containers, colli_locality *out) {
   const size_t n = (size_t)table->nranks;
   resident *sorted = malloc(n * sizeof(*sorted));
   colli_rank_walk walk = colli_rank_walk_begin(table);
@@ -240,7 +242,7 @@ static bool ask_machines(const colli_rank_table *table, int rank, full_machine *
   allowance *room = malloc((size_t)most * sizeof(*room));
   const bool made = sorted && room;
   if (made)
-    *fullest = find_fullest(table, sorted, rank, room, out);
+    *fullest = find_fullest(table, sorted, rank, room, containers, out);
   free(sorted);
   free(room);
   return made;
@@ -284,7 +286,6 @@ static void set_model(const colli_rank_table *table, const colli_transport_list 
   colli_limits_default(link, &out->limits);
   combine_calibrations(table, &calibration);
   colli_model_make(&calibration, link, near, fullest.ranks, fullest.cpus, &out->model);
-  out->model.containers = shared && fullest.hosts > 1;
   out->model.paired = link == COLLI_LINK_SHM && shared && is_paired(table);
   if (device)
     set_device_costs(table, slowest, index, &calibration, out);
@@ -300,10 +301,12 @@ coll_status colli_locality_find(const colli_rank_table *table, int rank,
                                 coll_error *error) {
   *out = (colli_locality){0};
   full_machine fullest;
-  bool made = number_hosts(table, out) && ask_machines(table, rank, &fullest, out);
+  bool containers = false;
+  bool made = number_hosts(table, out) && ask_machines(table, rank, &fullest, &containers, out);
   if (made) {
     out->mate = find_mate(table, rank);
     set_model(table, transports, fullest, corrections, out);
+    out->model.containers = containers;
     made = colli_link_speed_apply(table, out);
   }
   coll_status status;

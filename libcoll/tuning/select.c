@@ -193,7 +193,7 @@ int colli_select(const colli_shape *shape, size_t count, size_t elem_bytes,
   colli_shape usual = *shape;
   usual.root = 0;
   int considered = list_all(&usual, count, elem_bytes, limits, model, force, list), listed = 0;
-  if (considered > 1 && model->core_share < 1)
+  if (considered > 1 && model->core_share < 1 && !model->containers)
     rehearse_best(list, considered, &usual, elem_bytes, limits, model);
   for (int i = 0; i < considered; i++)
     if (!isfinite(list[i].predicted_ns))

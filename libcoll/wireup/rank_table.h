@@ -58,7 +58,7 @@ typedef struct colli_rank_info {
   uint64_t dev_shm_free;            /* bytes for shared memory: see shm_capacity.h */
   uint64_t tmp_free;
   uint64_t cpus[COLLI_CPU_WORDS];  /* the processors that it may run on */
-  uint64_t quota_group;            /* those of one host with the same share ... */
+  uint64_t quota_group;            /* those of one machine with the same share ... */
   uint64_t quota_millicores;       /* ... this much processor time; 0: no limit */
   colli_calibration calibration;   /* what it has measured, or typical costs */
   double link_mbit;                /* the speed of its host's link to the network; 0: not known */

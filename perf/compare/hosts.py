@@ -15,12 +15,12 @@ RATE = r"(\d+[kmg]bit)"
 SHAPE = re.compile(rf"(\d+)x(\d+)(?:@{RATE}(?:,{RATE})?)?(?:/2@{RATE},(\d+)ms(?:,(\d+)%)?)?$")
 UNITS = {"kbit": 1e3, "mbit": 1e6, "gbit": 1e9}
 AGENT = """#!/bin/sh
-# As ssh would: runs the command on a host, which is given by its address. By their IPC namespaces, UCX finds out which
-# ranks share memory.
+# As ssh would: runs the command on a host, which is given by its address, in a session of its own. By their IPC
+# namespaces, UCX finds out which ranks share memory.
 while [ "${1#-}" != "$1" ]; do shift; done
 host=TAG-${1##*.}
 shift
-exec ip netns exec "$host" unshare --uts --ipc sh -c "hostname $host; $*"
+exec ip netns exec "$host" setsid --wait unshare --uts --ipc sh -c "hostname $host; $*"
 """
 
 
@@ -158,7 +158,7 @@ class Hosts:
 
 
 class HostsLibcoll(libraries.Libcoll):
-    """coll_perf, started as a launcher would that binds nothing: hosts share the processors and do not know it."""
+    """coll_perf, started as a launcher would that binds nothing."""
 
     def __init__(self, options, hosts):
         super().__init__(options, False)

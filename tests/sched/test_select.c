@@ -86,6 +86,27 @@ Test(predict, tells_deadlock) {
 /* ---- formulas
  * ----------------------------------------------------------------------------------------- */
 
+/* A rehearsal would give each host cores of its own, which containers share. */
+Test(select, containers_are_not_rehearsed) {
+  int differ = 0;
+  for (const colli_algo *const *algo = colli_algos; *algo; algo++) {
+    if ((*algo)->coll != COLLI_ALLREDUCE)
+      continue;
+    group all = group_make(*algo, 8, 0);
+    const colli_shape *shape = &all.sched[0]->shape;
+    colli_model model;
+    colli_model_default(COLLI_LINK_TCP, 8, 2, &model);
+    colli_choice choice = {.algo = *algo};
+    colli_choice_partition(*algo, shape, 1000, 4, &limits, &choice.partition);
+    const double formula = colli_choice_formula(&choice, shape, 4, &model);
+    differ += colli_choice_time(&choice, shape, 4, 8, &model) != formula;
+    model.containers = true;
+    cr_expect_eq(colli_choice_time(&choice, shape, 4, 8, &model), formula, "%s", (*algo)->name);
+    group_free(&all);
+  }
+  cr_expect_gt(differ, 0, "other ranks that share cores are rehearsed");
+}
+
 /* The work of ranks that share cores, as the formulas count it. */
 Test(formula, agrees_where_cores_are_shared) {
   for (const colli_algo *const *algo = colli_algos; *algo; algo++)

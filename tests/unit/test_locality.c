@@ -101,31 +101,21 @@ Test(locality, between_hosts_it_does_not_count) {
 }
 
 Test(locality, hosts_of_one_machine_share_its_cores) {
-  fill_table(1, 5);
-  for (int rank = 0; rank < RANKS; rank++)
-    table[rank].cpus[0] = 3;
-  colli_locality found = find();
-  cr_expect(!found.crowded && !found.model.containers && found.neighbours == 1);
-  cr_expect_eq(found.model.core_share, 1);
-  colli_locality_free(&found);
-  for (int rank = 0; rank < RANKS; rank++)
-    table[rank].machine_id = 1 + (rank == 0); /* all but rank 0 */
-  found = find();
-  cr_expect(!found.crowded && found.neighbours == 1, "rank 0 is alone");
-  cr_expect_eq(found.ngroups, RANKS, "they are hosts of their own all the same");
-  cr_expect(found.model.containers);
-  cr_expect_float_eq(found.model.core_share, 2.0 / (RANKS - 1), 1e-9);
-  colli_locality_free(&found);
-  for (int rank = 0; rank < RANKS; rank++)
-    table[rank].machine_id = 1;
-  found = find();
-  cr_expect(found.crowded && found.neighbours == RANKS);
-  colli_locality_free(&found);
-  for (int rank = 0; rank < RANKS; rank++)
-    table[rank].cpus[0] = 1ull << rank; /* as containers with processors of their own */
-  found = find();
-  cr_expect(!found.crowded && !found.model.containers && found.model.core_share == 1);
-  colli_locality_free(&found);
+  for (int alone = 0; alone <= RANKS; alone += RANKS / 2) {
+    fill_table(1, 5);
+    for (int rank = 0; rank < RANKS; rank++) {
+      table[rank].cpus[0] = 3;
+      table[rank].machine_id = rank < alone ? (uint64_t)rank : 77;
+    }
+    colli_locality found = find();
+    const int together = RANKS - alone;
+    cr_expect_eq(found.ngroups, RANKS, "they are hosts of their own all the same");
+    cr_expect_eq(found.neighbours, alone ? 1 : RANKS);
+    cr_expect_eq(found.crowded, alone == 0, "rank 0 is alone, or with all");
+    cr_expect_eq(found.model.containers, together > 2);
+    cr_expect_eq(found.model.core_share, together > 2 ? 2.0 / together : 1);
+    colli_locality_free(&found);
+  }
 }
 
 Test(locality, device_says_what_its_links_cost) {

@@ -58,6 +58,7 @@ static int open_node(node *n, int rank) {
                                 .rank = rank,
                                 .nranks = 4,
                                 .host_id = 1,
+                                .machine_id = 5,
                                 .comm_id = 2,
                                 .secret = (const uint8_t *)"the same secret for both of them",
                                 .slot_bytes = 4096,
@@ -106,6 +107,33 @@ Test(tcp, refused_is_lost) {
   tcp_transport.disconnect(conn);
   tcp_transport.close(a.ep);
   close(kept);
+}
+
+/* What a connection to a rank of the same machine, or of another, may have under way. */
+static int under_way(bool same) {
+  node a = {.ifname = "lo"}, b = {.ifname = "lo"};
+  coll_conn *to_b, *to_a;
+  int bytes = 0;
+  cr_assert(open_node(&a, 0) == COLL_OK && open_node(&b, 1) == COLL_OK);
+  b.blob[offsetof(tcp_blob, machine_id)] ^= !same;
+  cr_assert(tcp_transport.connect(a.ep, 1, b.blob, 3, &to_b) == COLL_OK &&
+            tcp_transport.connect(b.ep, 0, a.blob, 3, &to_a) == COLL_OK);
+  while (tcp_transport.send(to_b, &(coll_tag){{0}}, "", 0) == COLL_T_AGAIN) { /* or times out */
+    tcp_transport.progress(a.ep);
+    tcp_transport.progress(b.ep);
+  }
+  getsockopt(((const tcp_conn *)to_b)->source.fd, SOL_SOCKET, SO_SNDBUF, &bytes,
+             &(socklen_t){sizeof(bytes)});
+  tcp_transport.disconnect(to_b);
+  tcp_transport.disconnect(to_a);
+  tcp_transport.close(a.ep);
+  tcp_transport.close(b.ep);
+  return bytes;
+}
+
+Test(tcp, less_is_under_way_on_one_machine, .timeout = 60) {
+  const int near = under_way(true);
+  cr_expect(near > 0 && near <= 512 << 10 && near != under_way(false));
 }
 
 /* Makes a blob from addresses as text, all with prefix length 24 or 64. */

@@ -75,6 +75,7 @@ static int start_listening(tcp_endpoint *ep) {
   ep->blob.magic = TCP_BLOB_MAGIC;
   ep->blob.count = (uint32_t)count;
   ep->blob.host_id = env->host_id;
+  ep->blob.machine_id = env->machine_id;
   for (int i = 0; i < count; i++)
     ep->blob.addrs[i].port = port;
   return COLL_OK;
@@ -172,6 +173,8 @@ static int tcp_connect(coll_endpoint *handle, int peer, const uint8_t blob[COLL_
     *conn = tcp_rails_connect(ep, &(coll_conn){&tcp_rails_transport, peer, channel}, &where);
   } else {
     tcp_conn *made = tcp_conn_new(ep, &(coll_conn){&tcp_transport, peer, channel});
+    if (made)
+      made->near = where.machine_id == ep->blob.machine_id;
     if (made && ep->env->rank < peer)
       tcp_dial_start(made, &where, NULL);
     else if (made)

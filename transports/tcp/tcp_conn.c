@@ -67,7 +67,8 @@ void tcp_conn_establish(tcp_conn *conn) {
   conn->state = TCP_ESTABLISHED;
   conn->source.events = 0;
   colli_heartbeat_enable(conn->source.fd, conn->ep->heartbeat_ms);
-  colli_path_keep_short(conn->source.fd);
+  if (conn->near)
+    colli_path_keep_short(conn->source.fd);
   /* Edge-triggered: input that nobody asks for must not keep a sleeper awake. */
   if (!tcp_source_watch(conn->ep, &conn->source, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET)) {
     int error = errno;

@@ -38,6 +38,7 @@ typedef struct tcp_blob {
   uint32_t magic;
   uint32_t count;
   uint64_t host_id;
+  uint64_t machine_id;
   colli_addr addrs[COLLI_MAX_ADDRS];
 } tcp_blob;
 _Static_assert(sizeof(tcp_blob) <= COLL_BLOB_BYTES, "a blob fits in its bytes");
@@ -114,6 +115,7 @@ typedef struct tcp_conn {
   tcp_endpoint *ep;
   LIST_ENTRY(tcp_conn) link; /* in conns or lingering */
   LIST_ENTRY(tcp_conn) blocked_link;
+  bool near;        /* the peer is on this machine, perhaps as another host */
   bool far;         /* dialling: the peer's kernel takes no hellos of one origin (auth.h) */
   bool blocked;     /* in the list of connections with unsent output */
   bool reported;    /* env->fail() was called */

@@ -86,6 +86,7 @@ typedef struct coll_transport_env {
   /* How many sockets or the like (rails) the connections to a peer have, all together, and how many
    * of these do not work now: for collctl; may be NULL. */
   void (*rails)(void *ctx, int peer, int rails, int lost);
+  uint64_t machine_id; /* equal for ranks on one machine, which may be several hosts (containers) */
 } coll_transport_env;
 
 /* What reach() says about a pair. It decides the transport, the costs in the cost model, and the
@@ -141,7 +142,7 @@ typedef struct coll_work {
 
 /* Properties of a transport (caps). */
 #define COLL_CAP_SEND_DIRECT   1u  /* send() reads straight from the caller's buffer */
-#define COLL_CAP_SPIN          2u  /* polling costs no system call */
+#define COLL_CAP_SPIN          2u  /* polling costs no system call: ranks may spin */
 #define COLL_CAP_DEVICE        4u  /* a device moves the data; no warning if a machine has none */
 #define COLL_CAP_SHARED_MEMORY 8u  /* cores copy messages through segments (memfd, /dev/shm) */
 #define COLL_CAP_ENCRYPTS      16u /* encrypts all that it sends if the setting COLL_TLS is 1 */
