@@ -28,7 +28,7 @@ typedef struct colli_model {
   double flight_ns;             /* alpha between ranks that have a core each: the flight time of a
                                  * message */
   bool device;                  /* a device moves messages, not the ranks' cores */
-  bool containers;              /* several hosts share the cores of the fullest machine */
+  bool containers;              /* hosts of one machine share too few cores */
   bool paired;                  /* all ranks 2i and 2i + 1 share a core and memory */
   bool sites;                   /* groups are sites */
   const colli_correction

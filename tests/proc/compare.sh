@@ -38,6 +38,7 @@ for mpi in openmpi mpich; do
   fi
 done
 if [ -e /usr/include/gloo/config.h ]; then series gloo; fi
+if pkg-config --exists ucc 2>/dev/null; then series ucc; fi
 for cell in 64 65536; do # it has no column
   grep -Eq "^shm,2,allreduce,$cell,libcoll-composed,1,[0-9.]*[1-9]" "$out/compare.csv" ||
     fail "no time of reduce and broadcast for $cell"

@@ -173,13 +173,14 @@ static int tcp_connect(coll_endpoint *handle, int peer, const uint8_t blob[COLL_
     *conn = tcp_rails_connect(ep, &(coll_conn){&tcp_rails_transport, peer, channel}, &where);
   } else {
     tcp_conn *made = tcp_conn_new(ep, &(coll_conn){&tcp_transport, peer, channel});
-    if (made)
+    if (made) {
       made->near = where.machine_id == ep->blob.machine_id;
-    if (made && ep->env->rank < peer)
-      tcp_dial_start(made, &where, NULL);
-    else if (made)
-      tcp_accept_adopt(made);
-    *conn = made ? &made->base : NULL;
+      *conn = &made->base;
+      if (ep->env->rank < peer)
+        tcp_dial_start(made, &where, NULL);
+      else
+        tcp_accept_adopt(made);
+    }
   }
   if (!*conn)
     return fail_connect(ep, peer, channel, COLL_ERR_NO_MEMORY, "out of memory for a connection");

@@ -115,7 +115,7 @@ typedef struct tcp_conn {
   tcp_endpoint *ep;
   LIST_ENTRY(tcp_conn) link; /* in conns or lingering */
   LIST_ENTRY(tcp_conn) blocked_link;
-  bool near;        /* the peer is on this machine, perhaps as another host */
+  bool near;        /* the peer is on this machine, perhaps as another host; not for rails */
   bool far;         /* dialling: the peer's kernel takes no hellos of one origin (auth.h) */
   bool blocked;     /* in the list of connections with unsent output */
   bool reported;    /* env->fail() was called */
