@@ -1,5 +1,6 @@
 /* hier.c: runs algorithms of the table one after the other, inside groups and between them. */
 #include "libcoll/algo/hier_blocks.h"
+#include "libcoll/algo/hier_trees.h"
 
 /* The greatest common divisor. */
 static int common_divisor(int a, int b) {
@@ -14,6 +15,8 @@ static int refine_chunks(int chunks, const colli_algo *algo, const colli_shape *
 
 /* The number of chunks of each lane for these groups. */
 static int count_chunks(const colli_hier *hier, colli_layout *l, const colli_shape *shape) {
+  if (hier->trees)
+    return 2 * colli_trees_shares(l);
   colli_shape among = colli_layout_across(l, shape, l->leader);
   int chunks = refine_chunks(1, colli_hier_across(hier, &among), &among);
   if (hier->otherwise) {
@@ -149,12 +152,15 @@ coll_status colli_hier_emit(const colli_hier *hier, const colli_shape *shape, co
   int chunks = blocks ? shape->nranks : count_chunks(hier, &l, shape),
       lanes = colli_hier_lanes(hier);
   colli_whole whole = {.nchunks = lanes * chunks};
-  whole.builder = colli_builder_create(shape, whole.nchunks, 0, lanes);
+  whole.builder =
+      colli_builder_create(shape, whole.nchunks, 0, hier->trees ? COLLI_TREES_LANES : lanes);
   coll_status status = whole.builder ? COLL_OK : COLL_ERR_NO_MEMORY;
   if (whole.builder && shape->nranks == 1)
     colli_emit_alone(whole.builder, shape->coll, whole.nchunks);
   else if (whole.builder && blocks)
     status = colli_hier_blocks(&whole, hier, shape, &l);
+  else if (whole.builder && hier->trees)
+    status = colli_trees_add(&whole, hier, shape, &l);
   else if (whole.builder)
     status = add_lanes(&whole, hier, shape, &l, chunks);
   colli_layout_free(&l);

@@ -27,6 +27,9 @@
  * place of `across`; the groups of the whole are then the innermost ones. The part between groups
  * gets their shares (colli_shape.share). With several lanes, each does all of this on its part of
  * the vector; collectives of blocks have one lane.
+ *
+ * With `trees`, an all-reduce is split as above, but its `across`, dbtree, runs in two lanes up and
+ * two down, and groups may differ in size (hier_trees.h).
  */
 typedef struct colli_hier {
   const colli_algo *enter;
@@ -35,6 +38,7 @@ typedef struct colli_hier {
   const colli_algo *above;
   const struct colli_hier *otherwise; /* not NULL: split */
   int lanes;                          /* 0: one */
+  bool trees;
 } colli_hier;
 
 int colli_hier_nchunks(const colli_hier *hier, const colli_shape *shape);

@@ -148,20 +148,12 @@ static double one_way_cost(const priced *it, int root_rank, const colli_partitio
   return first + (partition->passes - 1) * next;
 }
 
-/* The size of the largest group. */
-static int largest_group(const colli_layout *l) {
-  int most = 0;
-  for (int group = 0; group < l->ngroups; group++)
-    most = l->size[group] > most ? l->size[group] : most;
-  return most;
-}
-
 /* One pass of one lane of an all-reduce, which has so many chunks. */
 static double lane_cost(const priced *it, int chunks, const colli_partition *cut,
                         const colli_model *near, const colli_model *far) {
   const colli_hier *hier = it->hier;
   int share = hier->otherwise ? chunks / it->l->size[0] : chunks;
-  colli_shape inside = ranks_of(largest_group(it->l), 0);
+  colli_shape inside = ranks_of(colli_layout_largest(it->l), 0);
   return part_cost(hier->enter, inside, chunks, cut, it->elem_bytes, near) +
          part_cost(it->across, it->among, share, cut, it->elem_bytes, far) +
          part_cost(hier->leave, inside, chunks, cut, it->elem_bytes, near);
@@ -187,6 +179,46 @@ static double two_way_cost(const priced *it, const colli_partition *partition) {
   return partition->passes * pass;
 }
 
+/* The time of a part inside groups, of two lanes at once: one waits while the other works. */
+static double two_lanes_cost(const priced *it, const colli_algo *algo, int chunks,
+                             const colli_partition *partition) {
+  const colli_shape inside = ranks_of(colli_layout_largest(it->l), 0);
+  colli_model busy = it->near;
+  busy.alpha_ns = 0;
+  busy.beta_ns_per_byte *= 2;
+  busy.step_ns *= 2;
+  busy.gamma_ns_per_byte *= 2;
+  return larger(part_cost(algo, inside, chunks, partition, it->elem_bytes, &it->near),
+                part_cost(algo, inside, chunks, partition, it->elem_bytes, &busy));
+}
+
+/*
+ * An all-reduce in two trees: the first pass goes through all parts, the others follow as fast as
+ * the busiest rank sends, or as a lane ends its part inside the group.
+ */
+static double trees_cost(const priced *it, const colli_partition *partition) {
+  const int most = colli_layout_largest(it->l), shares = partition->nchunks / 2;
+  int least = most;
+  for (int group = 0; group < it->l->ngroups; group++)
+    least = it->l->size[group] < least ? it->l->size[group] : least;
+  const int owned = (shares + least - 1) / least, chunks = (shares + most - 1) / most * most;
+  colli_partition cut = *partition, pair = *partition;
+  cut.passes = 1;
+  cut.region = cut.piece;
+  pair.nchunks = 2;
+  const span across = part_span(it->across, it->among, &pair, it->elem_bytes, &it->far);
+  const double enter = two_lanes_cost(it, it->hier->enter, chunks, &cut);
+  const double leave = two_lanes_cost(it, it->hier->leave, chunks, &cut);
+  const double lane =
+      part_cost(it->hier->enter, ranks_of(most, 0), chunks, &cut, it->elem_bytes, &it->near);
+  const colli_terms t = colli_terms_make(&cut, it->elem_bytes, &it->near);
+  const double moved = 2.0 * (most - 1) * shares / most; /* chunks in, and as many out again */
+  const double sends = 2 * moved * t.bytes * it->near.beta_ns_per_byte;
+  const double works = moved * t.slices * (t.work_reduce + it->near.step_ns);
+  const double next = larger(larger(sends, works) + owned * across.next, lane);
+  return enter + across.first + (owned - 1) * across.next + leave + (partition->passes - 1) * next;
+}
+
 /* The chunks on which the parts of a collective of blocks work. */
 typedef struct block_chunks {
   int enter, across, leave;
@@ -194,7 +226,7 @@ typedef struct block_chunks {
 
 /* What they are. */
 static block_chunks count_blocks(const priced *it, colli_coll coll) {
-  const int n = it->l->ngroups * largest_group(it->l), size = largest_group(it->l);
+  const int n = it->l->ngroups * colli_layout_largest(it->l), size = colli_layout_largest(it->l);
   const bool gathers = coll == COLLI_ALLGATHER;
   if (it->hier->otherwise)
     return (block_chunks){.enter = n, .across = it->l->ngroups, .leave = n};
@@ -205,7 +237,7 @@ static block_chunks count_blocks(const priced *it, colli_coll coll) {
 /* A collective of blocks: part by part. */
 static double blocks_cost(const priced *it, colli_coll coll, const colli_partition *partition) {
   const block_chunks chunks = count_blocks(it, coll);
-  colli_shape inside = ranks_of(largest_group(it->l), 0);
+  colli_shape inside = ranks_of(colli_layout_largest(it->l), 0);
   return part_cost(it->hier->enter, inside, chunks.enter, partition, it->elem_bytes, &it->near) +
          part_cost(it->across, it->among, chunks.across, partition, it->elem_bytes, &it->far) +
          part_cost(it->hier->leave, inside, chunks.leave, partition, it->elem_bytes, &it->near);
@@ -227,6 +259,7 @@ static double work_cost(const priced *it, const colli_partition *partition) {
   const colli_hier *hier = it->hier;
   const colli_layout *l = it->l;
   int chunks = partition->nchunks, share = hier->otherwise ? chunks / l->size[0] : chunks, n = 0;
+  share = hier->trees ? 2 : share;
   double work = 0;
   for (int group = 0; group < l->ngroups; group++) {
     int size = l->size[group];
@@ -236,9 +269,10 @@ static double work_cost(const priced *it, const colli_partition *partition) {
                     part_work(hier->leave, inside, chunks, partition, it->elem_bytes, &it->near));
   }
   /* If the vector is too short for all positions, the others send nothing. */
-  double speakers = hier->otherwise
-                        ? n * colli_terms_make(partition, it->elem_bytes, &it->far).filled
-                        : l->ngroups;
+  const double filled = colli_terms_make(partition, it->elem_bytes, &it->far).filled;
+  double speakers = hier->trees       ? filled * chunks / 2 * l->ngroups
+                    : hier->otherwise ? filled * n
+                                      : l->ngroups;
   work += speakers * part_work(it->across, it->among, share, partition, it->elem_bytes, &it->far);
   return work / n;
 }
@@ -255,12 +289,14 @@ static double sum_parts(const colli_hier *hier, const colli_shape *shape, colli_
                .far = far_model(model, shape)};
   it.far.core_share = it.near.core_share = 1;
   it.across = colli_hier_across(it.hier, &it.among);
-  if (colli_exact(shape->coll) && (long long)l->ngroups * largest_group(l) > 4ll * shape->nranks)
+  if (colli_exact(shape->coll) &&
+      (long long)l->ngroups * colli_layout_largest(l) > 4ll * shape->nranks)
     return UNSUITABLE_NS;
   if (colli_exact(shape->coll)) /* all ranks work all the time */
     return blocks_cost(&it, shape->coll, partition) / model->core_share;
-  double cost = shape->coll == COLLI_ALLREDUCE ? two_way_cost(&it, partition)
-                                               : one_way_cost(&it, shape->root, partition);
+  double cost = it.hier->trees                   ? trees_cost(&it, partition)
+                : shape->coll == COLLI_ALLREDUCE ? two_way_cost(&it, partition)
+                                                 : one_way_cost(&it, shape->root, partition);
   if (model->core_share < 1)
     cost = larger(cost, work_cost(&it, partition) / model->core_share);
   return cost;

@@ -39,6 +39,14 @@ static inline int colli_layout_lead(const colli_layout *l) {
   return leader;
 }
 
+/* The size of the largest group. */
+static inline int colli_layout_largest(const colli_layout *l) {
+  int most = 0;
+  for (int group = 0; group < l->ngroups; group++)
+    most = l->size[group] > most ? l->size[group] : most;
+  return most;
+}
+
 /* The algorithm that these groups get. */
 static inline const colli_hier *colli_hier_fitting(const colli_hier *hier, const colli_layout *l) {
   return hier->otherwise && !l->equal ? hier->otherwise : hier;

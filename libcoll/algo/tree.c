@@ -102,9 +102,9 @@ void colli_tree_binary(const colli_tree *tree, int rank, colli_node *node) {
 
 /* Emits the way up. */
 int colli_tree_up(colli_builder *builder, const colli_node *node, int lane, int chunk,
-                  colli_buf kept) {
+                  colli_buf from, colli_buf kept) {
   COLLI_ASSERT(node->children > 0 || node->parent != COLLI_NOBODY);
-  colli_way way = {COLLI_NOBODY, node->parent, COLLI_INPUT, COLLI_OUTPUT};
+  colli_way way = {COLLI_NOBODY, node->parent, from, COLLI_OUTPUT};
   bool root = node->parent == COLLI_NOBODY;
   if (node->children == 0)
     return colli_emit(builder, lane, COLLI_SEND, way, chunk);
@@ -164,7 +164,7 @@ coll_status colli_tree_emit(const colli_shape *shape, colli_tree tree, unsigned 
   }
   int up = -1, down = -1;
   if (ways & COLLI_TREE_UP)
-    up = colli_tree_up(builder, &node, 0, 0, both ? COLLI_OUTPUT : COLLI_SCRATCH);
+    up = colli_tree_up(builder, &node, 0, 0, COLLI_INPUT, both ? COLLI_OUTPUT : COLLI_SCRATCH);
   if (ways & COLLI_TREE_DOWN)
     down = colli_tree_down(builder, &node, lanes, 0, both ? COLLI_OUTPUT : COLLI_INPUT);
   COLLI_ASSERT_RANK(!lanes || (up >= 0 && down >= 0), shape->rank);

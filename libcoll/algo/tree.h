@@ -51,11 +51,11 @@ void colli_tree_seats(const colli_tree *tree, int rank, colli_node *node);
 void colli_tree_binary(const colli_tree *tree, int rank, colli_node *node);
 
 /*
- * Emits the way up: own INPUT and the children's, to the parent; the root has the result in OUTPUT.
- * Intermediate values are kept in `kept`. Returns the last step.
+ * Emits the way up: own values in `from` and the children's, to the parent; the root has the result
+ * in OUTPUT. Intermediate values are kept in `kept`. Returns the last step.
  */
 int colli_tree_up(colli_builder *builder, const colli_node *node, int lane, int chunk,
-                  colli_buf kept);
+                  colli_buf from, colli_buf kept);
 
 /*
  * Emits the way down: from the parent to OUTPUT and to the children, highest subtree first. The

@@ -1,6 +1,6 @@
 /*
- * twotrees.c: the time of two trees over the same ranks at once. Follows the rules of the predictor
- * (cost/predict.c), for one message on each edge.
+ * twotrees.c: two trees over the same ranks, and the time that they take at once. The time follows
+ * the rules of the predictor (cost/predict.c), for one message on each edge.
  */
 #include "libcoll/algo/twotrees.h"
 
@@ -8,6 +8,48 @@
 #include <stdlib.h>
 
 #include "libcoll/base/assert.h"
+
+/*
+ * Rank r's place in tree A. Below a rank whose lowest set bit is b lie the ranks within b - 1 of it
+ * on both sides; where n cuts off the upper half, the biggest remaining subtree moves up.
+ */
+static void tree_a(const colli_tree *tree, int r, colli_node *found) {
+  int n = tree->nranks, b = 1;
+  *found = (colli_node){.parent = COLLI_NOBODY};
+  while (b < n && !(r & b))
+    b <<= 1;
+  for (int half = b / 2; half > 0 && found->children == 0; half /= 2)
+    if (r + half < n)
+      found->child[found->children++] = r + half;
+  if (r == 0)
+    return;
+  if (b > 1) /* this half is complete, so no other subtree is higher */
+    found->child[found->children++] = r - b / 2;
+  found->parent = (r - b) | (b << 1);
+  if (found->parent >= n)
+    found->parent = r - b;
+}
+
+/* The rank that takes rank r's place when tree A becomes tree B (and back, with back set). */
+static int moved(int n, int r, bool back) {
+  if (n % 2 == 0)
+    return n - 1 - r;
+  return (r + (back ? n - 1 : 1)) % n;
+}
+
+/* Rank r's place in tree B. */
+static void tree_b(const colli_tree *tree, int r, colli_node *found) {
+  int n = tree->nranks;
+  tree_a(tree, moved(n, r, true), found);
+  if (found->parent != COLLI_NOBODY)
+    found->parent = moved(n, found->parent, false);
+  for (int i = 0; i < found->children; i++)
+    found->child[i] = moved(n, found->child[i], false);
+}
+
+void (*const colli_twotrees[2])(const colli_tree *, int, colli_node *) = {tree_a, tree_b};
+
+/* ---- the time -------------------------------------------------------------------------------- */
 
 /* A rank's way through one tree: it reduces the children's messages one after the other and sends
  * the result up; then it receives the vector and sends it down, to the last child first. */

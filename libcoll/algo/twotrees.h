@@ -1,8 +1,17 @@
-/* twotrees.h: the time of two trees over the same ranks at once, up and down again. */
+/* twotrees.h: two trees over the same ranks, each for half of the vector, up and down again: where
+ * each rank is in them, and the time of both at once. */
 #ifndef COLLI_ALGO_TWOTREES_H
 #define COLLI_ALGO_TWOTREES_H
 
 #include "libcoll/algo/tree.h"
+
+/*
+ * Where a rank is in the first and in the second tree (colli_tree.place): binary trees in which the
+ * ranks of a subtree follow each other, and whose inner ranks are leaves in the other tree. Needs
+ * two ranks or more. allreduce_dbtree.c draws them. Source: Sanders, Speck and Traeff, Parallel
+ * Computing 35 (2009).
+ */
+extern void (*const colli_twotrees[2])(const colli_tree *tree, int rank, colli_node *node);
 
 /*
  * When the last rank has finished both trees, with one message in each. A rank does one thing at a

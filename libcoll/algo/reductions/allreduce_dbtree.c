@@ -23,44 +23,6 @@
  */
 #include "libcoll/algo/twotrees.h"
 
-/*
- * Rank r's place in tree A. Below a rank whose lowest set bit is b lie the ranks within b - 1 of it
- * on both sides; where n cuts off the upper half, the biggest remaining subtree moves up.
- */
-static void tree_a(const colli_tree *tree, int r, colli_node *found) {
-  int n = tree->nranks, b = 1;
-  *found = (colli_node){.parent = COLLI_NOBODY};
-  while (b < n && !(r & b))
-    b <<= 1;
-  for (int half = b / 2; half > 0 && found->children == 0; half /= 2)
-    if (r + half < n)
-      found->child[found->children++] = r + half;
-  if (r == 0)
-    return;
-  if (b > 1) /* this half is complete, so no other subtree is higher */
-    found->child[found->children++] = r - b / 2;
-  found->parent = (r - b) | (b << 1);
-  if (found->parent >= n)
-    found->parent = r - b;
-}
-
-/* The rank that takes rank r's place when tree A becomes tree B (and back, with back set). */
-static int moved(int n, int r, bool back) {
-  if (n % 2 == 0)
-    return n - 1 - r;
-  return (r + (back ? n - 1 : 1)) % n;
-}
-
-/* Rank r's place in tree B. */
-static void tree_b(const colli_tree *tree, int r, colli_node *found) {
-  int n = tree->nranks;
-  tree_a(tree, moved(n, r, true), found);
-  if (found->parent != COLLI_NOBODY)
-    found->parent = moved(n, found->parent, false);
-  for (int i = 0; i < found->children; i++)
-    found->child[i] = moved(n, found->child[i], false);
-}
-
 static int dbtree_nchunks(const colli_shape *shape) {
   (void)shape;
   return 2;
@@ -75,8 +37,8 @@ static coll_status dbtree_emit(const colli_shape *shape, colli_sched **sched) {
     colli_emit_alone(builder, shape->coll, 2);
   for (int which = 0; which < 2 && shape->nranks > 1; which++) {
     colli_node node;
-    (which == 0 ? tree_a : tree_b)(&tree, shape->rank, &node);
-    int up = colli_tree_up(builder, &node, 2 * which, which, COLLI_OUTPUT);
+    colli_twotrees[which](&tree, shape->rank, &node);
+    int up = colli_tree_up(builder, &node, 2 * which, which, COLLI_INPUT, COLLI_OUTPUT);
     int down = colli_tree_down(builder, &node, 2 * which + 1, which, COLLI_OUTPUT);
     colli_builder_dep(builder, down, up);
   }
@@ -91,8 +53,8 @@ static double dbtree_cost(const colli_shape *shape, const colli_partition *parti
   /* Both trees have the same shape, and the inner ranks of one are leaves of the other. So if
    * chunks have many slices, it is enough to follow the first slice through a single tree. */
   const unsigned ways = COLLI_TREE_UP | COLLI_TREE_DOWN;
-  const colli_tree tree = {.nranks = shape->nranks, .place = tree_a};
-  const colli_tree other = {.nranks = shape->nranks, .place = tree_b};
+  const colli_tree tree = {.nranks = shape->nranks, .place = colli_twotrees[0]};
+  const colli_tree other = {.nranks = shape->nranks, .place = colli_twotrees[1]};
   colli_work one; /* of one tree */
   double sending = 0;
   double first = colli_tree_first(shape, tree, ways, &t, model, NULL, &one);

@@ -1,5 +1,5 @@
 /*
- * allreduce_hier.c: all-reduce inside groups and between them (hier.h). In six ways:
+ * allreduce_hier.c: all-reduce inside groups and between them (hier.h). In seven ways:
  *
  *   hier        binomial reduce to the group's leader, recursive doubling among the leaders,
  *               binomial broadcast. Cost: log2(g) rounds between g groups, 2 log2(m) inside groups
@@ -18,15 +18,21 @@
  *               ranks inside. Wins for long vectors.
  *   hier_lanes  the same in four lanes, each of which has a part of the vector on its way while
  *               others wait. Wins for long vectors between sites, whose line has a long latency.
+ *   hier_trees  ring reduce-scatter in the group, two trees between the ranks that own the same
+ *               share in each group, ring all-gather in the group, all on their way at once. Cost:
+ *               2 (m-1)/m N near beta + 2/m N beta, and about 4 log2(g) hops. Wins for long vectors
+ *               on many hosts, and where groups differ in size: all ranks still share what goes
+ *               between them.
  *
- * The first three take all hosts as equally far from each other, but neighbours in rings and
- * doubling are of the same rack. If groups differ in size, positions do not match, and only the
- * leaders exchange data. Source:
+ * The first three and hier_trees take all hosts as equally far from each other, but neighbours in
+ * rings, doubling and trees are of the same rack. If groups differ in size, positions do not match,
+ * and but in hier_trees only the leaders exchange data. Source:
  * Karonis, de Supinski, Foster, Gropp, Lusk and Bresnahan, "Exploiting hierarchy in parallel
  * computer networks to optimize collective operation performance", IPDPS 2000; reduce-scatter and
  * all-gather inside: Thakur, Rabenseifner and Gropp, IJHPCA 19 (2005), and NCCL's use of it; at
  * several levels: Cho, Finkler, Serrano, Kung and Hunter, "BlueConnect: Decomposing all-reduce for
- * deep learning on heterogeneous network hierarchy", MLSys 2019.
+ * deep learning on heterogeneous network hierarchy", MLSys 2019; the trees: Sanders, Speck and
+ * Traeff, Parallel Computing 35 (2009), and NCCL's use of them between hosts.
  *
  * 5 ranks in the groups {0, 1, 2} and {3, 4}:
  *
@@ -100,6 +106,13 @@ static const colli_hier lanes = {
     .above = &colli_allreduce_hier_levels_split,
     .otherwise = &led_lanes,
     .lanes = 4,
+};
+
+static const colli_hier trees = {
+    .enter = &colli_reduce_scatter_ring,
+    .across = &colli_allreduce_dbtree,
+    .leave = &colli_allgather_ring,
+    .trees = true,
 };
 
 COLLI_HIER_FUNCTIONS(hier, &led)
@@ -202,4 +215,21 @@ const colli_algo colli_allreduce_hier_lanes = {
     .nchunks = hier_lanes_nchunks,
     .emit = hier_lanes_emit,
     .cost = hier_lanes_cost,
+};
+
+COLLI_HIER_FUNCTIONS(hier_trees, &trees)
+
+const colli_algo colli_allreduce_hier_trees = {
+    .name = "hier_trees",
+    .id = 149,
+    .coll = COLLI_ALLREDUCE,
+    .when = "long vectors on many hosts, which may have unequal numbers of ranks",
+    .source = "Sanders, Speck and Traeff 2009",
+    .orders = COLLI_GIVES_ANY,
+    .pipelined = true,
+    .groups = true,
+    .flat = true,
+    .nchunks = hier_trees_nchunks,
+    .emit = hier_trees_emit,
+    .cost = hier_trees_cost,
 };
