@@ -115,13 +115,20 @@ static bool has_few_groups(const colli_algo *algo, const colli_shape *shape) {
   return true;
 }
 
+/* Whether groups of one rank each leave an algorithm for groups nothing to gain: there is an
+ * algorithm without groups for each part between groups. */
+static bool is_idle(const colli_algo *algo, const colli_shape *shape) {
+  return algo->groups && !algo->weighted && shape->ninner == 0 && shape->ngroups == shape->nranks;
+}
+
 /* Whether an algorithm suits this number and kind of ranks. */
 static bool is_for(const colli_algo *algo, const colli_shape *shape, const colli_model *model) {
   int least = model->device && algo->ranks_device ? algo->ranks_device : algo->ranks_min;
   return shape->nranks >= least && (!algo->ranks_max || shape->nranks <= algo->ranks_max) &&
          (model->paired || !algo->turns) && (shape->share || !algo->weighted) &&
          (model->sites || !algo->sites) && (shape->ninner > 0 || !algo->levels) &&
-         has_few_groups(algo, shape) && !(model->sites && shape->ninner > 0 && algo->flat);
+         has_few_groups(algo, shape) && !is_idle(algo, shape) &&
+         !(model->sites && shape->ninner > 0 && algo->flat);
 }
 
 /* Lists all algorithms that suit a shape, with the times of their formulas; returns their
