@@ -46,7 +46,8 @@ typedef struct colli_algo {
   int radix;         /* of rounds; 0: there are none */
   int longer;        /* 1: the farther messages go, the longer they are; -1: the shorter; 0: all
                       * are alike */
-  int groups_max;    /* with more innermost groups it is chosen only by name; 0: no limit */
+  int groups_min;    /* with fewer innermost groups it is chosen only by name */
+  int groups_max;    /* the same with more; 0: no limit */
   bool groups;       /* only for communicators of several groups (shape->ngroups > 1) */
   bool sites;        /* chosen only where groups are sites (colli_model.sites), or by name */
   bool levels; /* chosen only where groups have levels inside (shape->ninner > 0), or by name */

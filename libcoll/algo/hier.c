@@ -1,6 +1,6 @@
 /* hier.c: runs algorithms of the table one after the other, inside groups and between them. */
 #include "libcoll/algo/hier_blocks.h"
-#include "libcoll/algo/hier_trees.h"
+#include "libcoll/algo/hier_shares.h"
 
 /* The greatest common divisor. */
 static int common_divisor(int a, int b) {
@@ -16,14 +16,11 @@ static int refine_chunks(int chunks, const colli_algo *algo, const colli_shape *
 /* The number of chunks of each lane for these groups. */
 static int count_chunks(const colli_hier *hier, colli_layout *l, const colli_shape *shape) {
   if (hier->trees)
-    return 2 * colli_trees_shares(l);
+    return 2 * colli_shares_count(l);
   colli_shape among = colli_layout_across(l, shape, l->leader);
   int chunks = refine_chunks(1, colli_hier_across(hier, &among), &among);
-  if (hier->otherwise) {
-    colli_shape inside = {.nranks = l->size[0]};
-    int within = refine_chunks(1, hier->enter, &inside);
-    return chunks * refine_chunks(within, hier->leave, &inside);
-  }
+  if (hier->split)
+    return colli_shares_count(l) * chunks;
   for (int group = 0; group < l->ngroups; group++) {
     colli_shape inside = {.nranks = l->size[group]};
     if (hier->enter)
@@ -46,45 +43,9 @@ int colli_hier_nchunks(const colli_hier *hier, const colli_shape *shape) {
   return chunks;
 }
 
-/* Some chunks of the vector, which a lane works on. */
-typedef struct stretch {
-  int first, chunks;
-  int lane;
-} stretch;
-
-/* Adds the parts of a rank that handles its position's share of the vector between groups. */
-static coll_status add_split(colli_whole *whole, const colli_hier *hier, const colli_shape *shape,
-                             colli_layout *l, stretch on) {
-  int size = l->size[0], each = on.chunks / size;
-  colli_part inside = {.among = {.nranks = size, .rank = l->position},
-                       .ranks = l->inside,
-                       .first = on.first,
-                       .chunks = on.chunks,
-                       .lane = on.lane,
-                       .out = COLLI_OUTPUT};
-  colli_part enter = inside, leave = inside;
-  enter.algo = hier->enter;
-  enter.in = COLLI_INPUT;
-  leave.algo = hier->leave;
-  leave.in = COLLI_OUTPUT;
-  colli_part across = {.among = colli_layout_across(l, shape, l->peers),
-                       .ranks = l->peers,
-                       .first = on.first + l->position * each,
-                       .chunks = each,
-                       .lane = on.lane,
-                       .in = size > 1 ? COLLI_OUTPUT : COLLI_INPUT,
-                       .out = COLLI_OUTPUT,
-                       .complete = true};
-  across.algo = colli_hier_across(hier, &across.among);
-  coll_status status = colli_part_add(whole, &enter);
-  if (status == COLL_OK)
-    status = colli_part_add(whole, &across);
-  return status == COLL_OK ? colli_part_add(whole, &leave) : status;
-}
-
 /* Adds the part between leaders, one of which this rank is. */
 static coll_status add_leaders(colli_whole *whole, const colli_hier *hier, const colli_shape *shape,
-                               colli_layout *l, stretch on, int in) {
+                               colli_layout *l, colli_stretch on, int in) {
   colli_part across = {.among = colli_layout_across(l, shape, l->leader),
                        .ranks = l->leader,
                        .first = on.first,
@@ -99,7 +60,7 @@ static coll_status add_leaders(colli_whole *whole, const colli_hier *hier, const
 
 /* Adds the parts of a rank whose group is represented by its leader. */
 static coll_status add_led(colli_whole *whole, const colli_hier *hier, const colli_shape *shape,
-                           colli_layout *l, stretch on) {
+                           colli_layout *l, colli_stretch on) {
   bool alone = l->size[l->group] == 1 || !hier->enter;
   bool hidden = shape->coll == COLLI_REDUCE && shape->rank != shape->root;
   int result = hidden ? COLLI_SCRATCH : COLLI_OUTPUT;
@@ -132,12 +93,10 @@ static coll_status add_led(colli_whole *whole, const colli_hier *hier, const col
 static coll_status add_lanes(colli_whole *whole, const colli_hier *hier, const colli_shape *shape,
                              colli_layout *l, int chunks) {
   coll_status status = COLL_OK;
-  if (hier->otherwise)
-    colli_layout_find_peers(l, shape->nranks);
   for (int lane = 0; lane < colli_hier_lanes(hier) && status == COLL_OK; lane++) {
-    stretch on = {.first = lane * chunks, .chunks = chunks, .lane = lane};
-    status =
-        hier->otherwise ? add_split(whole, hier, shape, l, on) : add_led(whole, hier, shape, l, on);
+    colli_stretch on = {.first = lane * chunks, .chunks = chunks, .lane = lane};
+    status = hier->split ? colli_shares_split(whole, hier, shape, l, on)
+                         : add_led(whole, hier, shape, l, on);
   }
   return status;
 }
@@ -160,7 +119,7 @@ coll_status colli_hier_emit(const colli_hier *hier, const colli_shape *shape, co
   else if (whole.builder && blocks)
     status = colli_hier_blocks(&whole, hier, shape, &l);
   else if (whole.builder && hier->trees)
-    status = colli_trees_add(&whole, hier, shape, &l);
+    status = colli_shares_trees(&whole, hier, shape, &l);
   else if (whole.builder)
     status = add_lanes(&whole, hier, shape, &l, chunks);
   colli_layout_free(&l);

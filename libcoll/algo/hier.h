@@ -22,22 +22,24 @@
  *           or split all-gather between ranks of equal position, all-gather of what they have
  *   reduce-scatter:  reduce, reduce-scatter between leaders, scatter;
  *           or split reduce-scatter of all blocks, reduce-scatter between ranks of equal position
- * The leader of a group is the root, or the lowest rank. Groups that differ in size cannot be
- * split; the algorithm `otherwise` then takes over. Where groups are in groups, `above` takes the
+ * The leader of a group is the root, or the lowest rank. Where groups differ in size, ranks have
+ * more or less than one position in a split all-reduce (hier_shares.h); blocks cannot be split
+ * then, and the algorithm `otherwise` takes over. Where groups are in groups, `above` takes the
  * place of `across`; the groups of the whole are then the innermost ones. The part between groups
  * gets their shares (colli_shape.share). With several lanes, each does all of this on its part of
  * the vector; collectives of blocks have one lane.
  *
- * With `trees`, an all-reduce is split as above, but its `across`, dbtree, runs in two lanes up and
- * two down, and groups may differ in size (hier_trees.h).
+ * With `trees`, an all-reduce is split, but dbtree as its `across` runs in two lanes up and two
+ * down, which `enter` and `leave` share.
  */
 typedef struct colli_hier {
   const colli_algo *enter;
   const colli_algo *across;
   const colli_algo *leave;
   const colli_algo *above;
-  const struct colli_hier *otherwise; /* not NULL: split */
+  const struct colli_hier *otherwise; /* of blocks */
   int lanes;                          /* 0: one */
+  bool split;
   bool trees;
 } colli_hier;
 

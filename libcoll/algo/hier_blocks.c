@@ -147,7 +147,7 @@ static coll_status scatter_led(colli_whole *whole, const colli_hier *hier, const
 
 coll_status colli_hier_blocks(colli_whole *whole, const colli_hier *hier, const colli_shape *shape,
                               colli_layout *l) {
-  const bool split = hier->otherwise, gathers = shape->coll == COLLI_ALLGATHER;
+  const bool split = hier->split, gathers = shape->coll == COLLI_ALLGATHER;
   blocks b;
   if (!list_blocks(&b, shape, l, split))
     return COLL_ERR_NO_MEMORY;

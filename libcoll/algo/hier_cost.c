@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "libcoll/algo/distance.h"
-#include "libcoll/algo/hier_layout.h"
+#include "libcoll/algo/hier_shares.h"
 #include "libcoll/cost/predict.h"
 
 #define REPLAY_RANKS  64 /* more take too long */
@@ -148,14 +148,39 @@ static double one_way_cost(const priced *it, int root_rank, const colli_partitio
   return first + (partition->passes - 1) * next;
 }
 
+/* The same links, over which no message takes long to arrive. */
+static colli_model instant_links(const colli_model *model) {
+  colli_model out = *model;
+  out.alpha_ns = out.near_alpha_ns = 0;
+  for (int level = 0; level < COLLI_INNER_LEVELS; level++)
+    out.inner[level].alpha_ns = 0;
+  return out;
+}
+
+/* The part between groups, of the rank that owns most shares. While it works on those that it has
+ * more than any rank of other groups, the messages of ranks that exchange are there before it asks
+ * for them; in rings it waits for what it sent to come around. */
+static double across_cost(const priced *it, int chunks, const colli_partition *cut,
+                          const colli_model *far) {
+  if (!it->hier->split)
+    return part_cost(it->across, it->among, chunks, cut, it->elem_bytes, far);
+  const int shares = colli_shares_count(it->l), each = chunks / shares;
+  const colli_owned owned = colli_shares_owned(it->l, shares);
+  const int waits = it->across->exchanges ? owned.second : owned.most, rest = owned.most - waits;
+  double cost = waits * part_cost(it->across, it->among, each, cut, it->elem_bytes, far);
+  if (rest == 0)
+    return cost;
+  const colli_model sent = instant_links(far);
+  return cost + rest * part_cost(it->across, it->among, each, cut, it->elem_bytes, &sent);
+}
+
 /* One pass of one lane of an all-reduce, which has so many chunks. */
 static double lane_cost(const priced *it, int chunks, const colli_partition *cut,
                         const colli_model *near, const colli_model *far) {
   const colli_hier *hier = it->hier;
-  int share = hier->otherwise ? chunks / it->l->size[0] : chunks;
   colli_shape inside = ranks_of(colli_layout_largest(it->l), 0);
   return part_cost(hier->enter, inside, chunks, cut, it->elem_bytes, near) +
-         part_cost(it->across, it->among, share, cut, it->elem_bytes, far) +
+         across_cost(it, chunks, cut, far) +
          part_cost(hier->leave, inside, chunks, cut, it->elem_bytes, near);
 }
 
@@ -169,10 +194,7 @@ static double two_way_cost(const priced *it, const colli_partition *partition) {
   colli_partition cut = *partition;
   cut.passes = 1;
   cut.region = cut.piece;
-  colli_model near_links = it->near, far_links = it->far;
-  near_links.alpha_ns = far_links.alpha_ns = far_links.near_alpha_ns = 0;
-  for (int level = 0; level < COLLI_INNER_LEVELS; level++)
-    far_links.inner[level].alpha_ns = 0;
+  const colli_model near_links = instant_links(&it->near), far_links = instant_links(&it->far);
   double pass = lane_cost(it, chunks, &cut, &it->near, &it->far);
   if (used > 1)
     pass += (double)(used - 1) * lane_cost(it, chunks, &cut, &near_links, &far_links);
@@ -183,8 +205,7 @@ static double two_way_cost(const priced *it, const colli_partition *partition) {
 static double two_lanes_cost(const priced *it, const colli_algo *algo, int chunks,
                              const colli_partition *partition) {
   const colli_shape inside = ranks_of(colli_layout_largest(it->l), 0);
-  colli_model busy = it->near;
-  busy.alpha_ns = 0;
+  colli_model busy = instant_links(&it->near);
   busy.beta_ns_per_byte *= 2;
   busy.step_ns *= 2;
   busy.gamma_ns_per_byte *= 2;
@@ -198,10 +219,8 @@ static double two_lanes_cost(const priced *it, const colli_algo *algo, int chunk
  */
 static double trees_cost(const priced *it, const colli_partition *partition) {
   const int most = colli_layout_largest(it->l), shares = partition->nchunks / 2;
-  int least = most;
-  for (int group = 0; group < it->l->ngroups; group++)
-    least = it->l->size[group] < least ? it->l->size[group] : least;
-  const int owned = (shares + least - 1) / least, chunks = (shares + most - 1) / most * most;
+  const int owned = colli_shares_owned(it->l, shares).most,
+            chunks = (shares + most - 1) / most * most;
   colli_partition cut = *partition, pair = *partition;
   cut.passes = 1;
   cut.region = cut.piece;
@@ -228,7 +247,7 @@ typedef struct block_chunks {
 static block_chunks count_blocks(const priced *it, colli_coll coll) {
   const int n = it->l->ngroups * colli_layout_largest(it->l), size = colli_layout_largest(it->l);
   const bool gathers = coll == COLLI_ALLGATHER;
-  if (it->hier->otherwise)
+  if (it->hier->split)
     return (block_chunks){.enter = n, .across = it->l->ngroups, .leave = n};
   return (block_chunks){
       .enter = gathers ? size : n, .across = n, .leave = gathers ? n - size : size};
@@ -258,8 +277,9 @@ static double part_work(const colli_algo *algo, colli_shape among, int chunks,
 static double work_cost(const priced *it, const colli_partition *partition) {
   const colli_hier *hier = it->hier;
   const colli_layout *l = it->l;
-  int chunks = partition->nchunks, share = hier->otherwise ? chunks / l->size[0] : chunks, n = 0;
-  share = hier->trees ? 2 : share;
+  const int shares = hier->split ? colli_shares_count(l) : 1, chunks = partition->nchunks;
+  const int share = hier->trees ? 2 : chunks / shares;
+  int n = 0;
   double work = 0;
   for (int group = 0; group < l->ngroups; group++) {
     int size = l->size[group];
@@ -270,9 +290,7 @@ static double work_cost(const priced *it, const colli_partition *partition) {
   }
   /* If the vector is too short for all positions, the others send nothing. */
   const double filled = colli_terms_make(partition, it->elem_bytes, &it->far).filled;
-  double speakers = hier->trees       ? filled * chunks / 2 * l->ngroups
-                    : hier->otherwise ? filled * n
-                                      : l->ngroups;
+  double speakers = hier->split ? filled * shares * l->ngroups : l->ngroups;
   work += speakers * part_work(it->across, it->among, share, partition, it->elem_bytes, &it->far);
   return work / n;
 }

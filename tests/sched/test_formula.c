@@ -3,8 +3,9 @@
  *
  * On an uncongested network (a core for each rank, as many slots as anybody wants), where every
  * chunk is one message and holds something, they agree to 1 %. Where chunks take several messages
- * and passes, or ranks are in groups, formulas simplify, and may be off by a quarter; and by a
- * factor of two where few elements leave chunks empty or groups differ in size.
+ * and passes, or ranks are in groups, formulas simplify, and may be off by a quarter; by a factor
+ * of two where few elements leave chunks empty or groups differ in size; and of three where these
+ * are many ranks.
  */
 #include <criterion/criterion.h>
 #include <math.h>
@@ -20,8 +21,8 @@
 #define EXACT  0.01
 #define COARSE 0.25
 #define ROUGH  1.0
-#define LEVELS 0.5  /* an average of links */
-#define NESTED 1.25 /* the largest groups of several levels may not be in each other */
+#define LEVELS 0.5 /* an average of links */
+#define SHARED 2.0 /* ranks of small groups own most shares, whatever they do for each */
 
 /* How far a formula was off at worst, and where. */
 typedef struct verdict {
@@ -136,8 +137,8 @@ Test(formula, agrees_to_1_percent) {
     judge(*algo, &v);
     if (!(*algo)->groups)
       continue;
-    verdict many[2] = {{.what = ", many ranks", .allowed = ROUGH}, /* no replay of all ranks */
-                       {.what = ", many ranks in levels", .allowed = NESTED}};
+    verdict many[2] = {{.what = ", many ranks", .allowed = SHARED}, /* no replay of all ranks */
+                       {.what = ", many ranks in levels", .allowed = SHARED}};
     shapes_each(*algo, 65, 1, compare_many, many);
     judge(*algo, &many[0]);
     judge(*algo, &many[1]);

@@ -30,6 +30,7 @@ static const colli_hier split = {
     .across = &colli_allgather_direct,
     .leave = &colli_allgather_ring,
     .above = &colli_allgather_hier,
+    .split = true,
     .otherwise = &led,
 };
 
@@ -44,6 +45,7 @@ static const colli_hier ring = {
     .across = &colli_allgather_ring,
     .leave = &colli_allgather_ring,
     .above = &colli_allgather_hier_ring,
+    .split = true,
     .otherwise = &led_ring,
 };
 

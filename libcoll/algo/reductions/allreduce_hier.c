@@ -25,8 +25,8 @@
  *               between them.
  *
  * The first three and hier_trees take all hosts as equally far from each other, but neighbours in
- * rings, doubling and trees are of the same rack. If groups differ in size, positions do not match,
- * and but in hier_trees only the leaders exchange data. Source:
+ * rings, doubling and trees are of the same rack. Where groups differ in size, all but hier and
+ * hier_levels still share out what goes between them (hier_shares.h). Source:
  * Karonis, de Supinski, Foster, Gropp, Lusk and Bresnahan, "Exploiting hierarchy in parallel
  * computer networks to optimize collective operation performance", IPDPS 2000; reduce-scatter and
  * all-gather inside: Thakur, Rabenseifner and Gropp, IJHPCA 19 (2005), and NCCL's use of it; at
@@ -49,24 +49,18 @@ static const colli_hier led = {
     .leave = &colli_broadcast_binomial,
 };
 
-static const colli_hier led_ring = {
-    .enter = &colli_reduce_binomial,
-    .across = &colli_allreduce_ring,
-    .leave = &colli_broadcast_binomial,
-};
-
 static const colli_hier ring = {
     .enter = &colli_reduce_scatter_ring,
     .across = &colli_allreduce_ring,
     .leave = &colli_allgather_ring,
-    .otherwise = &led_ring,
+    .split = true,
 };
 
 static const colli_hier split = {
     .enter = &colli_reduce_scatter_ring,
     .across = &colli_allreduce_recdbl,
     .leave = &colli_allgather_ring,
-    .otherwise = &led,
+    .split = true,
 };
 
 static const colli_hier levels = {
@@ -76,27 +70,12 @@ static const colli_hier levels = {
     .above = &colli_allreduce_hier_levels,
 };
 
-static const colli_hier led_levels_split = {
-    .enter = &colli_reduce_binomial,
-    .across = &colli_allreduce_recdbl,
-    .leave = &colli_broadcast_binomial,
-    .above = &colli_allreduce_hier_levels_split,
-};
-
 static const colli_hier levels_split = {
     .enter = &colli_reduce_scatter_ring,
     .across = &colli_allreduce_recdbl,
     .leave = &colli_allgather_ring,
     .above = &colli_allreduce_hier_levels_split,
-    .otherwise = &led_levels_split,
-};
-
-static const colli_hier led_lanes = {
-    .enter = &colli_reduce_binomial,
-    .across = &colli_allreduce_recdbl,
-    .leave = &colli_broadcast_binomial,
-    .above = &colli_allreduce_hier_levels_split,
-    .lanes = 4,
+    .split = true,
 };
 
 static const colli_hier lanes = {
@@ -104,7 +83,7 @@ static const colli_hier lanes = {
     .across = &colli_allreduce_recdbl,
     .leave = &colli_allgather_ring,
     .above = &colli_allreduce_hier_levels_split,
-    .otherwise = &led_lanes,
+    .split = true,
     .lanes = 4,
 };
 
@@ -112,6 +91,7 @@ static const colli_hier trees = {
     .enter = &colli_reduce_scatter_ring,
     .across = &colli_allreduce_dbtree,
     .leave = &colli_allgather_ring,
+    .split = true,
     .trees = true,
 };
 
@@ -227,6 +207,8 @@ const colli_algo colli_allreduce_hier_trees = {
     .source = "Sanders, Speck and Traeff 2009",
     .orders = COLLI_GIVES_ANY,
     .pipelined = true,
+    .groups_min =
+        8, /* ranks of a host may share a line, over which a ring sends (g - 1) / g as much */
     .groups = true,
     .flat = true,
     .nchunks = hier_trees_nchunks,

@@ -163,19 +163,12 @@ static const colli_algo owners = {
     .cost = owners_cost,
 };
 
-static const colli_hier led = {
-    .enter = &colli_reduce_binomial,
-    .across = &owners,
-    .leave = &colli_broadcast_binomial,
-    .lanes = 2,
-};
-
 static const colli_hier weighted = {
     .enter = &colli_reduce_scatter_ring,
     .across = &owners,
     .leave = &colli_allgather_ring,
-    .otherwise = &led,
     .lanes = 2,
+    .split = true,
 };
 
 COLLI_HIER_FUNCTIONS(weighted, &weighted)

@@ -29,6 +29,7 @@ static const colli_hier split = {
     .enter = &colli_reduce_scatter_ring,
     .across = &colli_reduce_scatter_pairwise,
     .above = &colli_reduce_scatter_hier,
+    .split = true,
     .otherwise = &led,
 };
 

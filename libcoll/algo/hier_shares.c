@@ -1,0 +1,159 @@
+/* hier_shares.c: makes the steps of hierarchical all-reduces whose ranks share what goes between
+ * groups. */
+#include "libcoll/algo/hier_shares.h"
+
+#include <limits.h>
+#include <stdlib.h>
+
+#include "libcoll/algo/twotrees.h"
+
+int colli_shares_count(const colli_layout *l) {
+  int most = colli_layout_largest(l);
+  return l->equal ? most : 2 * most; /* more of them are shared out more evenly */
+}
+
+colli_owned colli_shares_owned(const colli_layout *l, int shares) {
+  int least = INT_MAX, next = INT_MAX; /* there are two groups or more */
+  for (int group = 0; group < l->ngroups; group++) {
+    const int size = l->size[group];
+    if (size < least) {
+      next = least;
+      least = size;
+    } else if (size < next) {
+      next = size;
+    }
+  }
+  return (colli_owned){(shares - 1) / least + 1, (shares - 1) / next + 1};
+}
+
+/* Shares of a rank's lane, or of half of the vector. */
+typedef struct dealt {
+  colli_stretch on;
+  int shares;
+  bool mirrored; /* dealt out from the last position on: those who own more of one half than others
+                    own fewer of the other */
+} dealt;
+
+/* The position of a share's owner in a group of this size. */
+static int owning_position(const dealt *d, int size, int share) {
+  int position = share % size;
+  return d->mirrored ? size - 1 - position : position;
+}
+
+/* A share of the rank of a position, counted from 0; -1: it owns fewer. */
+static int owned_share(const dealt *d, int size, int position, int number) {
+  int share = number * size + owning_position(d, size, position);
+  return share < d->shares ? share : -1;
+}
+
+/* Adds a part inside the group: it gives the owners their shares, or takes these to all. */
+static coll_status add_inside(colli_whole *whole, const colli_layout *l, const dealt *d,
+                              const colli_algo *algo, int lane, colli_buf in) {
+  const int size = l->size[l->group], each = d->on.chunks / d->shares;
+  const int width = (d->shares + size - 1) / size * each;
+  int *place = malloc((size_t)(width * size) * sizeof(*place));
+  if (!place)
+    return COLL_ERR_NO_MEMORY;
+  for (int i = 0; i < width * size; i++) {
+    int share = owned_share(d, size, i / width, i % width / each);
+    place[i] = share < 0 ? -1 : d->on.first + share * each + i % each;
+  }
+  colli_part inside = {.algo = algo,
+                       .among = {.nranks = size, .rank = l->position},
+                       .ranks = l->inside,
+                       .chunks = width * size,
+                       .place = place,
+                       .lane = lane,
+                       .in = (int)in,
+                       .out = COLLI_OUTPUT};
+  coll_status status = colli_part_add(whole, &inside);
+  free(place);
+  return status;
+}
+
+/* Finds the owners of a share, group by group. Leaders are forgotten. */
+static void find_owners(colli_layout *l, const dealt *d, int nranks, int share) {
+  int *seen = l->leader; /* not needed here */
+  for (int group = 0; group < l->ngroups; group++)
+    seen[group] = 0;
+  for (int rank = 0; rank < nranks; rank++) {
+    int group = l->of[rank];
+    if (seen[group]++ == owning_position(d, l->size[group], share))
+      l->peers[group] = rank;
+  }
+}
+
+/* Where a rank alone in its group finds its contribution, and others what their group made of it.
+ */
+static colli_buf combined(const colli_layout *l) {
+  return l->size[l->group] > 1 ? COLLI_OUTPUT : COLLI_INPUT;
+}
+
+/*
+ * A rank goes through its shares in rising order. So no ranks wait for each other: of all shares
+ * that are not combined yet, the lowest has owners that all work on it.
+ */
+coll_status colli_shares_split(colli_whole *whole, const colli_hier *hier, const colli_shape *shape,
+                               colli_layout *l, colli_stretch on) {
+  const dealt d = {.on = on, .shares = colli_shares_count(l)};
+  const int each = on.chunks / d.shares;
+  coll_status status = add_inside(whole, l, &d, hier->enter, on.lane, COLLI_INPUT);
+  for (int number = 0; status == COLL_OK; number++) {
+    const int share = owned_share(&d, l->size[l->group], l->position, number);
+    if (share < 0)
+      break;
+    find_owners(l, &d, shape->nranks, share);
+    colli_part across = {.among = colli_layout_across(l, shape, l->peers),
+                         .ranks = l->peers,
+                         .first = on.first + share * each,
+                         .chunks = each,
+                         .lane = on.lane,
+                         .in = (int)combined(l),
+                         .out = COLLI_OUTPUT,
+                         .complete = true};
+    across.algo = colli_hier_across(hier, &across.among);
+    status = colli_part_add(whole, &across);
+  }
+  if (status == COLL_OK)
+    status = add_inside(whole, l, &d, hier->leave, on.lane, COLLI_OUTPUT);
+  return status;
+}
+
+/* Adds the steps of the owner of a share in the tree over all its owners. */
+static void add_owner(colli_whole *whole, const colli_layout *l, int half, int chunk) {
+  const colli_tree tree = {.nranks = l->ngroups};
+  colli_node node;
+  colli_twotrees[half](&tree, l->group, &node);
+  if (node.parent != COLLI_NOBODY)
+    node.parent = l->peers[node.parent];
+  for (int i = 0; i < node.children; i++)
+    node.child[i] = l->peers[node.child[i]];
+  int last = colli_tree_up(whole->builder, &node, 2 * half, chunk, combined(l), COLLI_OUTPUT);
+  int first = colli_tree_down(whole->builder, &node, 2 * half + 1, chunk, COLLI_OUTPUT);
+  colli_builder_dep(whole->builder, first, last);
+}
+
+/* Adds the steps for one half, share by share, as above. */
+static coll_status add_half(colli_whole *whole, const colli_hier *hier, const colli_shape *shape,
+                            colli_layout *l, int half) {
+  const int shares = colli_shares_count(l);
+  const dealt d = {
+      .on = {.first = half * shares, .chunks = shares}, .shares = shares, .mirrored = half == 1};
+  coll_status status = add_inside(whole, l, &d, hier->enter, 2 * half, COLLI_INPUT);
+  for (int number = 0; status == COLL_OK; number++) {
+    const int share = owned_share(&d, l->size[l->group], l->position, number);
+    if (share < 0)
+      break;
+    find_owners(l, &d, shape->nranks, share);
+    add_owner(whole, l, half, d.on.first + share);
+  }
+  if (status == COLL_OK)
+    status = add_inside(whole, l, &d, hier->leave, 2 * half + 1, COLLI_OUTPUT);
+  return status;
+}
+
+coll_status colli_shares_trees(colli_whole *whole, const colli_hier *hier, const colli_shape *shape,
+                               colli_layout *l) {
+  coll_status status = add_half(whole, hier, shape, l, 0);
+  return status == COLL_OK ? add_half(whole, hier, shape, l, 1) : status;
+}
