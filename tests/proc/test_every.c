@@ -236,6 +236,7 @@ static void tour_hosts(void) {
       "allreduce:hier,reduce:hier,broadcast:hier,allgather:hier,reduce_scatter:hier",
       "allreduce:hier_ring,reduce:hier_chain,broadcast:hier_chain,allgather:hier_ring",
       "allreduce:hier_split",
+      "allreduce:hier_trees",
       "allreduce:hier_lanes",
       "allreduce:hier_levels",
       "allreduce:hier_levels_split",

@@ -111,6 +111,17 @@ Test(fleet, predictions_for_longer_vectors_on_4096_ranks, .timeout = 600) {
   check_predictions(ranks_of(extent(12, 12, 6)), (size_t)extent(4096, 4096, 256));
 }
 
+/* Passes follow each other through hosts and trees, also if the last host is short of ranks. */
+Test(fleet, trees_between_hosts, .timeout = 300) {
+  const int n = ranks_of(extent(10, 12, 6));
+  const size_t count = (size_t)extent(1, 4, 1) * 65536;
+  for (int missing = 0; missing < 4; missing += 3) {
+    const fleet_result r = run(COLLI_ALLREDUCE, "hier_trees", n - missing, count, &fat_tree);
+    cr_expect(is_near(r.predicted_ns, r.ns, 0.01), "replay, %d missing", missing);
+    cr_expect(is_near(r.formula_ns, r.ns, 0.1), "formula, %d missing", missing);
+  }
+}
+
 /* Each of n - 1 neighbours in a ring gets its n chunks twice. */
 Test(fleet, rings, .timeout = 300) {
   const int n = extent(256, 1024, 64);

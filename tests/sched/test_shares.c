@@ -1,0 +1,129 @@
+/*
+ * test_shares.c: all-reduces among hosts of unequal sizes: what each host and each rank sends to
+ * other hosts, and when algorithms that share this out are chosen.
+ */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "libcoll/cost/links.h"
+#include "support_group.h"
+
+#define HOSTS_MAX 40
+#define RANKS_MAX 400
+
+/* Hosts with so many ranks each; the list ends with 0. */
+typedef struct cluster {
+  int sizes[HOSTS_MAX];
+} cluster;
+
+/* A shape of all of them, host by host or dealt out in turn. `host_of` has room for RANKS_MAX. */
+static colli_shape shape_of(const cluster *c, bool in_turn, int32_t *host_of) {
+  colli_shape shape = {.coll = COLLI_ALLREDUCE, .group = host_of};
+  for (; c->sizes[shape.ngroups]; shape.ngroups++)
+    for (int i = 0; i < c->sizes[shape.ngroups] && !in_turn; i++)
+      host_of[shape.nranks++] = shape.ngroups;
+  for (int i = 0, before = -1; in_turn && before < shape.nranks; i++) {
+    before = shape.nranks;
+    for (int g = 0; g < shape.ngroups; g++)
+      if (i < c->sizes[g])
+        host_of[shape.nranks++] = g;
+  }
+  cr_assert(shape.nranks <= RANKS_MAX);
+  return shape;
+}
+
+/* The chunks that a rank sends to ranks of other hosts; *chunks: all that there are. */
+static int crossing(const colli_algo *algo, const colli_shape *shape, int rank, int *chunks) {
+  colli_shape mine = *shape;
+  colli_sched *sched;
+  int count = 0;
+  mine.rank = rank;
+  cr_assert_eq(colli_algo_emit(algo, &mine, &sched), COLL_OK);
+  for (int i = 0; i < sched->nsteps; i++)
+    count += (sched->steps[i].bits & COLLI_SEND) &&
+             shape->group[sched->steps[i].peer_send] != shape->group[rank];
+  *chunks = sched->nchunks;
+  colli_sched_free(sched);
+  return count;
+}
+
+/*
+ * Each host sends as much as a ring among hosts of one rank would, and no rank more of it than its
+ * shares. A leader of each host would send all of it.
+ */
+static void check_sent(const char *name, const cluster *c, bool in_turn, double of_vector) {
+  int32_t host_of[RANKS_MAX];
+  const colli_algo *algo = colli_algo_find(COLLI_ALLREDUCE, name);
+  const colli_shape shape = shape_of(c, in_turn, host_of);
+  int sent[HOSTS_MAX] = {0}, most[HOSTS_MAX] = {0}, chunks = 0, largest = 0;
+  bool equal = true;
+  for (int rank = 0; rank < shape.nranks; rank++) {
+    const int host = host_of[rank], out = crossing(algo, &shape, rank, &chunks);
+    sent[host] += out;
+    most[host] = out > most[host] ? out : most[host];
+  }
+  for (int host = 0; host < shape.ngroups; host++) {
+    largest = c->sizes[host] > largest ? c->sizes[host] : largest;
+    equal = equal && c->sizes[host] == c->sizes[0];
+  }
+  const int shares = equal ? largest : 2 * largest;
+  for (int host = 0; host < shape.ngroups; host++) {
+    const int size = c->sizes[host], owned = (shares + size - 1) / size;
+    cr_expect(sent[host] <= of_vector * chunks, "%s: host %d sends %d of %d chunks", name, host,
+              sent[host], chunks);
+    cr_expect(most[host] * shares <= owned * sent[host], "%s: a rank of host %d sends %d of %d",
+              name, host, most[host], sent[host]);
+  }
+}
+
+Test(shares, of_unequal_hosts) {
+  static const cluster clusters[] = {{{8, 8, 7}}, {{2, 2, 2, 1}}, {{1, 2, 3, 4, 5}},
+                                     {{16, 1}},   {{4, 4, 4}},    {{3, 5, 3, 5, 3, 5, 3, 5, 1}}};
+  for (size_t i = 0; i < sizeof(clusters) / sizeof(*clusters); i++)
+    for (int in_turn = 0; in_turn < 2; in_turn++) {
+      int hosts = 0;
+      while (clusters[i].sizes[hosts])
+        hosts++;
+      check_sent("hier_ring", &clusters[i], in_turn, 2.0 * (hosts - 1) / hosts);
+      check_sent("hier_trees", &clusters[i], in_turn, 2);
+    }
+}
+
+/* What is chosen for so many bytes over TCP, where hosts have cores enough. */
+static const char *chosen(const cluster *c, size_t bytes) {
+  static const colli_limits limits = {131072, 8, 262144, 0};
+  int32_t host_of[RANKS_MAX];
+  const colli_shape shape = shape_of(c, false, host_of);
+  colli_calibration typical;
+  colli_model model;
+  colli_calibration_default(&typical);
+  colli_model_make(&typical, COLLI_LINK_TCP, COLLI_LINK_SHM, shape.nranks, 0, &model);
+  colli_choice choice;
+  cr_assert(colli_select(&shape, bytes / 4, 4, &limits, &model, "", &choice, NULL, 0) > 0);
+  return choice.algo->name;
+}
+
+/* As many hosts, with so many ranks each but the last. */
+static cluster hosts_of(int hosts, int size, int last) {
+  cluster c = {{0}};
+  for (int i = 0; i < hosts; i++)
+    c.sizes[i] = i < hosts - 1 ? size : last;
+  return c;
+}
+
+/* Asserts the choice. */
+static void expect_choice(cluster c, size_t bytes, const char *name) {
+  const char *found = chosen(&c, bytes);
+  cr_expect_str_eq(found, name, "%zu bytes: %s", bytes, found);
+}
+
+Test(shares, choice) {
+  expect_choice(hosts_of(32, 8, 8), 16u << 20, "hier_trees");
+  expect_choice(hosts_of(32, 8, 7), 16u << 20, "hier_trees");
+  expect_choice(hosts_of(4, 2, 1), 64u << 20, "ring"); /* rsag sends more between hosts */
+  expect_choice(hosts_of(4, 8, 8), 64u << 20, "hier_ring");
+  /* Hosts of one rank each need no groups. */
+  expect_choice(hosts_of(16, 1, 1), 1, "recdbl");
+  expect_choice(hosts_of(16, 1, 1), 1u << 20, "ring");
+}
