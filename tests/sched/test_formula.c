@@ -132,7 +132,7 @@ Test(formula, agrees_to_1_percent) {
     for (int n = 1; n <= 32; n += n < 4 ? 1 : extent(3, 1, 13))
       shapes_each(*algo, n, 1, compare_exact, &v);
     for (size_t i = 0; i < sizeof(more) / sizeof(more[0]); i += (size_t)extent(1, 1, 3))
-      if (more[i] <= 64 || !(*algo)->groups)
+      if (!(*algo)->groups) /* the formula of so few ranks in groups is the replay itself */
         shapes_each(*algo, more[i], 1, compare_exact, &v);
     judge(*algo, &v);
     if (!(*algo)->groups)

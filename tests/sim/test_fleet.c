@@ -118,7 +118,7 @@ Test(fleet, trees_between_hosts, .timeout = 300) {
   for (int missing = 0; missing < 4; missing += 3) {
     const fleet_result r = run(COLLI_ALLREDUCE, "hier_trees", n - missing, count, &fat_tree);
     cr_expect(is_near(r.predicted_ns, r.ns, 0.01), "replay, %d missing", missing);
-    cr_expect(is_near(r.formula_ns, r.ns, 0.1), "formula, %d missing", missing);
+    cr_expect(is_near(r.formula_ns, r.ns, 0.15), "formula, %d missing", missing);
   }
 }
 
