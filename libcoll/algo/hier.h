@@ -22,32 +22,31 @@
  *           or split all-gather between ranks of equal position, all-gather of what they have
  *   reduce-scatter:  reduce, reduce-scatter between leaders, scatter;
  *           or split reduce-scatter of all blocks, reduce-scatter between ranks of equal position
- * The leader of a group is the root, or the lowest rank. Where groups differ in size, ranks have
- * more or less than one position in a split all-reduce (hier_shares.h); blocks cannot be split
- * then, and the algorithm `otherwise` takes over. Where groups are in groups, `above` takes the
- * place of `across`; the groups of the whole are then the innermost ones. The part between groups
- * gets their shares (colli_shape.share). With several lanes, each does all of this on its part of
- * the vector; collectives of blocks have one lane.
- *
- * With `trees`, an all-reduce is split, but dbtree as its `across` runs in two lanes up and two
- * down, which `enter` and `leave` share.
+ * The leader of a group is the root, or the lowest rank. In a split all-reduce among groups that
+ * differ in size, ranks of smaller groups handle more of the vector (hier_shares.h); blocks cannot
+ * be split then. Where groups are in groups, `above` takes the place of `across`; the groups of the
+ * whole are then the innermost ones. The part between groups gets what each combines
+ * (colli_shape.share). With several lanes, each does all of this on its part of the vector;
+ * collectives of blocks have one lane.
  */
 typedef struct colli_hier {
   const colli_algo *enter;
   const colli_algo *across;
   const colli_algo *leave;
   const colli_algo *above;
-  const struct colli_hier *otherwise; /* of blocks */
+  const struct colli_hier *otherwise; /* for blocks where groups differ in size; NULL: none */
   int lanes;                          /* 0: one */
   bool split;
-  bool trees;
+  bool trees; /* split all-reduce whose `across`, dbtree, has two lanes up and two down, which
+               * `enter` and `leave` share (colli_shares_trees()); only its price is dbtree's */
 } colli_hier;
 
 int colli_hier_nchunks(const colli_hier *hier, const colli_shape *shape);
 coll_status colli_hier_emit(const colli_hier *hier, const colli_shape *shape, colli_sched **sched);
 
 /* By a replay of its events (cost/predict.h), because parts overlap in ways that no short formula
- * describes. For more than 64 ranks it is the sum of the parts, for near and far ranks. */
+ * describes. For more than 64 ranks it is the sum of the parts, for near and far ranks; passes of
+ * trees follow each other. */
 double colli_hier_cost(const colli_hier *hier, const colli_shape *shape,
                        const colli_partition *partition, size_t elem_bytes,
                        const colli_model *model);

@@ -19,9 +19,7 @@ typedef struct blocks {
 /* Lists the blocks. Their memory is `by`. */
 static bool list_blocks(blocks *b, const colli_shape *shape, const colli_layout *l, bool split) {
   size_t n = (size_t)shape->nranks, groups = (size_t)l->ngroups;
-  *b = (blocks){.width = 0};
-  for (int group = 0; group < l->ngroups; group++)
-    b->width = l->size[group] > b->width ? l->size[group] : b->width;
+  *b = (blocks){.width = colli_layout_largest(l)};
   size_t places = groups * (size_t)b->width;
   b->by = malloc((places + n + groups) * sizeof(int));
   if (!b->by)

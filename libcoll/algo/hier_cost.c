@@ -41,7 +41,7 @@ static double part_cost(const colli_algo *algo, colli_shape among, int chunks,
   shape.coll = algo->coll;
   colli_partition cut = *partition;
   cut.nchunks = algo->nchunks(&shape);
-  int times = chunks / cut.nchunks;
+  int times = (chunks + cut.nchunks - 1) / cut.nchunks;
   size_t held = cut.region ? (cut.count + cut.region - 1) / cut.region : 0;
   if (held < (size_t)chunks) /* in every run some chunks are empty, and in the last run all are */
     cut.count = cut.region * ((held + (size_t)times - 1) / (size_t)times);
@@ -157,16 +157,20 @@ static colli_model instant_links(const colli_model *model) {
   return out;
 }
 
-/* The part between groups, of the rank that owns most shares. While it works on those that it has
- * more than any rank of other groups, the messages of ranks that exchange are there before it asks
- * for them; in rings it waits for what it sent to come around. */
+/*
+ * The part between groups, of the busiest rank, which is in the smallest group. In doubling,
+ * partners have sent their part of its extra shares before it gets to them, so these cost no
+ * latency (except where it is one too many for a power of two, which is not counted). In a ring
+ * each share must come around first.
+ */
 static double across_cost(const priced *it, int chunks, const colli_partition *cut,
                           const colli_model *far) {
   if (!it->hier->split)
     return part_cost(it->across, it->among, chunks, cut, it->elem_bytes, far);
-  const int shares = colli_shares_count(it->l), each = chunks / shares;
-  const colli_owned owned = colli_shares_owned(it->l, shares);
-  const int waits = it->across->exchanges ? owned.second : owned.most, rest = owned.most - waits;
+  const int each = chunks / colli_shares_count(it->l);
+  const colli_owned owned = colli_shares_owned(it->l);
+  const bool doubles = it->across == &colli_allreduce_recdbl;
+  const int waits = doubles ? owned.second : owned.most, rest = owned.most - waits;
   double cost = waits * part_cost(it->across, it->among, each, cut, it->elem_bytes, far);
   if (rest == 0)
     return cost;
@@ -219,17 +223,16 @@ static double two_lanes_cost(const priced *it, const colli_algo *algo, int chunk
  */
 static double trees_cost(const priced *it, const colli_partition *partition) {
   const int most = colli_layout_largest(it->l), shares = partition->nchunks / 2;
-  const int owned = colli_shares_owned(it->l, shares).most,
-            chunks = (shares + most - 1) / most * most;
+  const int owned = colli_shares_owned(it->l).most;
   colli_partition cut = *partition, pair = *partition;
   cut.passes = 1;
   cut.region = cut.piece;
   pair.nchunks = 2;
   const span across = part_span(it->across, it->among, &pair, it->elem_bytes, &it->far);
-  const double enter = two_lanes_cost(it, it->hier->enter, chunks, &cut);
-  const double leave = two_lanes_cost(it, it->hier->leave, chunks, &cut);
+  const double enter = two_lanes_cost(it, it->hier->enter, shares, &cut);
+  const double leave = two_lanes_cost(it, it->hier->leave, shares, &cut);
   const double lane =
-      part_cost(it->hier->enter, ranks_of(most, 0), chunks, &cut, it->elem_bytes, &it->near);
+      part_cost(it->hier->enter, ranks_of(most, 0), shares, &cut, it->elem_bytes, &it->near);
   const colli_terms t = colli_terms_make(&cut, it->elem_bytes, &it->near);
   const double moved = 2.0 * (most - 1) * shares / most; /* chunks in, and as many out again */
   const double sends = 2 * moved * t.bytes * it->near.beta_ns_per_byte;
@@ -288,7 +291,7 @@ static double work_cost(const priced *it, const colli_partition *partition) {
     work += size * (part_work(hier->enter, inside, chunks, partition, it->elem_bytes, &it->near) +
                     part_work(hier->leave, inside, chunks, partition, it->elem_bytes, &it->near));
   }
-  /* If the vector is too short for all positions, the others send nothing. */
+  /* If the vector is too short for all shares, the others send nothing. */
   const double filled = colli_terms_make(partition, it->elem_bytes, &it->far).filled;
   double speakers = hier->split ? filled * shares * l->ngroups : l->ngroups;
   work += speakers * part_work(it->across, it->among, share, partition, it->elem_bytes, &it->far);

@@ -1,5 +1,5 @@
-/* hier_layout.h: which ranks are in which group, for the two halves of hier.h: hier.c makes
- * schedules, hier_cost.c prices them. */
+/* hier_layout.h: which ranks are in which group, for those who make the schedules of hier.h, and
+ * for hier_cost.c, which prices them. */
 #ifndef COLLI_ALGO_HIER_LAYOUT_H
 #define COLLI_ALGO_HIER_LAYOUT_H
 
@@ -15,7 +15,8 @@ typedef struct colli_layout {
   int *size;      /* [group] */
   int *leader;    /* [group] rank */
   int *inside;    /* [position] ranks of the own group */
-  int *peers;     /* [group] rank of the same position, once colli_layout_find_peers() was called */
+  int *peers;     /* [group] rank of the same position (colli_layout_find_peers()), or that owns the
+                   * same share (hier_shares.c) */
   int32_t *above; /* [level][group] the groups of the groups */
   uint8_t *share; /* [group], in this order of groups; NULL: none */
 } colli_layout;
@@ -24,11 +25,12 @@ typedef struct colli_layout {
 bool colli_layout_make(colli_layout *l, const colli_shape *shape);
 void colli_layout_free(colli_layout *l);
 
-/* The shape of a part that runs among one rank of each group (`members`: leaders or peers), which
- * has the levels above that of the layout. Uses the layout's memory. */
+/* The shape of a part that runs among one rank of each group (`members`: leaders, peers or owners),
+ * which has the levels above that of the layout. Uses the layout's memory. */
 colli_shape colli_layout_across(colli_layout *l, const colli_shape *shape, const int *members);
 
-/* Finds the ranks of this rank's position, group by group. Leaders are forgotten. */
+/* Finds the ranks of this rank's position, group by group; groups are of one size. Leaders are
+ * forgotten. */
 void colli_layout_find_peers(colli_layout *l, int nranks);
 
 /* The position of the leader in the rank's own group. */

@@ -7,12 +7,32 @@
 
 #include "libcoll/algo/twotrees.h"
 
+/* Among groups that differ in size, more shares would make long schedules. */
+#define SHARES_A_RANK 4 /* on average */
+#define SHARES_MAX    1024
+
+/*
+ * One for each rank of the largest group, if that leaves all ranks of each other group with as many
+ * as each other. Else twice as many: of hosts of eight ranks, one of which lacks one, the busiest
+ * rank has 1.3 times its part of the vector, instead of 1.75 times.
+ */
 int colli_shares_count(const colli_layout *l) {
-  int most = colli_layout_largest(l);
-  return l->equal ? most : 2 * most; /* more of them are shared out more evenly */
+  const int most = colli_layout_largest(l);
+  bool even = true;
+  long long ranks = 0;
+  for (int group = 0; group < l->ngroups; group++) {
+    even = even && most % l->size[group] == 0;
+    ranks += l->size[group];
+  }
+  if (l->equal)
+    return most;
+  long long shares = even ? most : 2ll * most, cap = SHARES_A_RANK * ranks / l->ngroups;
+  cap = cap < SHARES_MAX ? cap : SHARES_MAX;
+  return (int)(shares < cap ? shares : cap);
 }
 
-colli_owned colli_shares_owned(const colli_layout *l, int shares) {
+colli_owned colli_shares_owned(const colli_layout *l) {
+  const int shares = colli_shares_count(l);
   int least = INT_MAX, next = INT_MAX; /* there are two groups or more */
   for (int group = 0; group < l->ngroups; group++) {
     const int size = l->size[group];
@@ -26,7 +46,7 @@ colli_owned colli_shares_owned(const colli_layout *l, int shares) {
   return (colli_owned){(shares - 1) / least + 1, (shares - 1) / next + 1};
 }
 
-/* Shares of a rank's lane, or of half of the vector. */
+/* The shares of what a lane works on. */
 typedef struct dealt {
   colli_stretch on;
   int shares;
@@ -40,7 +60,8 @@ static int owning_position(const dealt *d, int size, int share) {
   return d->mirrored ? size - 1 - position : position;
 }
 
-/* A share of the rank of a position, counted from 0; -1: it owns fewer. */
+/* A share of the rank of a position, counted from 0; -1: it owns fewer. (Positions are mirrored as
+ * shares are.) */
 static int owned_share(const dealt *d, int size, int position, int number) {
   int share = number * size + owning_position(d, size, position);
   return share < d->shares ? share : -1;
@@ -51,7 +72,7 @@ static coll_status add_inside(colli_whole *whole, const colli_layout *l, const d
                               const colli_algo *algo, int lane, colli_buf in) {
   const int size = l->size[l->group], each = d->on.chunks / d->shares;
   const int width = (d->shares + size - 1) / size * each;
-  int *place = malloc((size_t)(width * size) * sizeof(*place));
+  int *place = malloc((size_t)width * (size_t)size * sizeof(*place));
   if (!place)
     return COLL_ERR_NO_MEMORY;
   for (int i = 0; i < width * size; i++) {
@@ -90,8 +111,8 @@ static colli_buf combined(const colli_layout *l) {
 }
 
 /*
- * A rank goes through its shares in rising order. So no ranks wait for each other: of all shares
- * that are not combined yet, the lowest has owners that all work on it.
+ * A rank goes through its shares in rising order. So there is no deadlock: the lowest share that is
+ * not combined yet has owners that have ended all lower ones.
  */
 coll_status colli_shares_split(colli_whole *whole, const colli_hier *hier, const colli_shape *shape,
                                colli_layout *l, colli_stretch on) {
@@ -133,7 +154,7 @@ static void add_owner(colli_whole *whole, const colli_layout *l, int half, int c
   colli_builder_dep(whole->builder, first, last);
 }
 
-/* Adds the steps for one half, share by share, as above. */
+/* Adds the steps for one half, in rising order as in colli_shares_split(). */
 static coll_status add_half(colli_whole *whole, const colli_hier *hier, const colli_shape *shape,
                             colli_layout *l, int half) {
   const int shares = colli_shares_count(l);

@@ -110,7 +110,7 @@ typedef struct colli_shape {
   bool varying;         /* block collectives: blocks differ in length, and may be empty */
   int ngroups;          /* 0 or 1: all ranks are equally near; else the number of groups, which are
                          * hosts, or the widest level of hosts that are near each other */
-  const int32_t *group; /* the group of each rank, below ngroups; NULL without */
+  const int32_t *group; /* the group of each rank, below ngroups without gaps; NULL without */
   int ninner;           /* levels of groups inside those: hosts first, each inside the next */
   const int32_t *inner[COLLI_INNER_LEVELS]; /* of each level, numbers from 0 without gaps */
   const uint8_t *share; /* of each group, how many chunks it combines in a weighted algorithm; not

@@ -10,7 +10,7 @@
 #define CHUNK_BYTES_MIN 8192  /* the smallest chunk that the choice tries */
 #define REFERRED_BYTES  16384 /* shorter messages are never sent by reference */
 #define CHUNK_GAIN      0.97  /* smaller chunks must gain this: formulas miss some costs */
-#define CROSSING_COST   1.05  /* prefers algorithms that send less between hosts at equal cost */
+#define CROSSING_COST   1.05  /* decides only between nearly equal costs */
 #define REHEARSE_RANKS  16    /* more ranks take long, and the choices differ little */
 #define REHEARSE_WITHIN 3     /* times the best predicted time: worth a rehearsal */
 
@@ -41,6 +41,24 @@ static bool same_cut(const colli_partition *a, const colli_partition *b) {
          a->passes == b->passes;
 }
 
+/*
+ * The factor for all-reduces that send more between hosts than they need to. Ranks of a host may
+ * share a line that nobody has measured: among 7 ranks on 4 hosts with 1 Gbit/s, the ring took 0.58
+ * of rsag's time for 64 MiB, though both cost as much where each rank has a line of its own.
+ */
+static double crossing_factor(const colli_algo *algo, const colli_shape *shape,
+                              const colli_model *model) {
+  const int n = shape->nranks;
+  if (algo->groups || shape->coll != COLLI_ALLREDUCE || shape->ngroups <= 1 ||
+      shape->ngroups == n || model->device || model->containers)
+    return 1;
+  int crossing = 0;
+  for (int rank = 0; rank < n; rank++)
+    crossing += shape->group[rank] != shape->group[(rank + 1) % n];
+  const bool ring = algo->reach == COLLI_REACH_RING && algo->radix <= 1;
+  return ring && crossing <= n / 2 + 1 ? 1 : CROSSING_COST;
+}
+
 /* The time of a choice's formula. */
 double colli_choice_formula(const colli_choice *choice, const colli_shape *shape, size_t elem_bytes,
                             const colli_model *model) {
@@ -49,7 +67,8 @@ double colli_choice_formula(const colli_choice *choice, const colli_shape *shape
     seen.ngroups = 0;
   const colli_model links =
       colli_algo_model(choice->algo, &seen, &choice->partition, elem_bytes, model);
-  return choice->algo->cost(&seen, &choice->partition, elem_bytes, &links);
+  return choice->algo->cost(&seen, &choice->partition, elem_bytes, &links) *
+         crossing_factor(choice->algo, shape, model);
 }
 
 /* The best chunk size of one algorithm. */
@@ -107,7 +126,7 @@ static int insert_by_cost(colli_choice *list, int length, int capacity,
   return kept + 1;
 }
 
-/* Whether an algorithm suits so many groups, each of which may talk to all others. */
+/* Whether there are neither too few nor too many groups for an algorithm. */
 static bool suits_groups(const colli_algo *algo, const colli_shape *shape) {
   const int32_t *group = shape->ninner ? shape->inner[0] : shape->group;
   if (!algo->groups_min && !algo->groups_max)
@@ -118,22 +137,11 @@ static bool suits_groups(const colli_algo *algo, const colli_shape *shape) {
   return ngroups >= algo->groups_min && (!algo->groups_max || ngroups <= algo->groups_max);
 }
 
-/* Whether groups of one rank each leave an algorithm for groups nothing to gain: there is an
- * algorithm without groups for each part between groups. */
-static bool is_idle(const colli_algo *algo, const colli_shape *shape) {
-  return algo->groups && !algo->weighted && shape->ninner == 0 && shape->ngroups == shape->nranks;
-}
-
-/*
- * What is added for sending from many ranks of a host to other hosts at once. They may share a line
- * that nobody has measured, over which a ring (1.0) of 7 ranks on 4 hosts with 1 Gbit/s took 0.58
- * of rsag's time, though both cost as much where each rank has a line of its own.
- */
-static double crossing_factor(const colli_algo *algo, const colli_shape *shape,
-                              const colli_model *model) {
-  const bool near = algo->groups || (algo->reach == COLLI_REACH_RING && algo->radix <= 1);
-  const bool shared = shape->ngroups > 1 && shape->ngroups < shape->nranks;
-  return !near && shared && !model->device && !model->containers ? CROSSING_COST : 1;
+/* Whether an algorithm for groups gains nothing: each has one rank, and algorithms without groups
+ * do what it does between them. */
+static bool gains_nothing(const colli_algo *algo, const colli_shape *shape) {
+  return algo->groups && !algo->weighted && !algo->sites && shape->ninner == 0 &&
+         shape->ngroups == shape->nranks;
 }
 
 /* Whether an algorithm suits this number and kind of ranks. */
@@ -142,7 +150,7 @@ static bool is_for(const colli_algo *algo, const colli_shape *shape, const colli
   return shape->nranks >= least && (!algo->ranks_max || shape->nranks <= algo->ranks_max) &&
          (model->paired || !algo->turns) && (shape->share || !algo->weighted) &&
          (model->sites || !algo->sites) && (shape->ninner > 0 || !algo->levels) &&
-         suits_groups(algo, shape) && !is_idle(algo, shape) &&
+         suits_groups(algo, shape) && !gains_nothing(algo, shape) &&
          !(model->sites && shape->ninner > 0 && algo->flat);
 }
 
@@ -222,8 +230,7 @@ int colli_select(const colli_shape *shape, size_t count, size_t elem_bytes,
       return -1;
   for (int i = 0; i < considered; i++) {
     list[i].predicted_ns *=
-        colli_correction_factor(model->corrections, list[i].algo->id, count * elem_bytes) *
-        crossing_factor(list[i].algo, shape, model);
+        colli_correction_factor(model->corrections, list[i].algo->id, count * elem_bytes);
     if (i == 0 || list[i].predicted_ns < choice->predicted_ns)
       *choice = list[i];
     if (candidates)

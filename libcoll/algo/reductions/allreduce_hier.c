@@ -5,8 +5,8 @@
  *               binomial broadcast. Cost: log2(g) rounds between g groups, 2 log2(m) inside groups
  *               of m ranks, each with N bytes. Wins for short vectors.
  *   hier_ring   ring reduce-scatter in the group, then each of its ranks does a ring all-reduce of
- *               its share with those of equal position in other groups, ring all-gather in the
- *               group. Cost: 2 (m-1)/m N near beta + 2 (g-1)/(g m) N beta for N bytes. Wins for
+ *               its share with the owners of the same share in other groups, ring all-gather in
+ *               the group. Cost: 2 (m-1)/m N near beta + 2 (g-1)/(g m) N beta for N bytes. Wins for
  *               long vectors: what goes between groups is shared out among all ranks.
  *   hier_split  the same with recursive doubling between groups. Wins for two groups, which
  *               exchange their shares in one round, and for middle sizes.
@@ -21,8 +21,7 @@
  *   hier_trees  ring reduce-scatter in the group, two trees between the ranks that own the same
  *               share in each group, ring all-gather in the group, all on their way at once. Cost:
  *               2 (m-1)/m N near beta + 2/m N beta, and about 4 log2(g) hops. Wins for long vectors
- *               on many hosts, and where groups differ in size: all ranks still share what goes
- *               between them.
+ *               on many hosts.
  *
  * The first three and hier_trees take all hosts as equally far from each other, but neighbours in
  * rings, doubling and trees are of the same rack. Where groups differ in size, all but hier and
@@ -34,7 +33,7 @@
  * deep learning on heterogeneous network hierarchy", MLSys 2019; the trees: Sanders, Speck and
  * Traeff, Parallel Computing 35 (2009), and NCCL's use of them between hosts.
  *
- * 5 ranks in the groups {0, 1, 2} and {3, 4}:
+ * hier on 5 ranks in the groups {0, 1, 2} and {3, 4}:
  *
  *     1 --.                     .--> 1
  *     2 --+--> 0 <------> 3     0 --> 2
@@ -203,12 +202,13 @@ const colli_algo colli_allreduce_hier_trees = {
     .name = "hier_trees",
     .id = 149,
     .coll = COLLI_ALLREDUCE,
-    .when = "long vectors on many hosts, which may have unequal numbers of ranks",
+    .when = "long vectors on many hosts: all ranks share what goes between hosts",
     .source = "Sanders, Speck and Traeff 2009",
     .orders = COLLI_GIVES_ANY,
     .pipelined = true,
-    .groups_min =
-        8, /* ranks of a host may share a line, over which a ring sends (g - 1) / g as much */
+    /* A ring sends (g - 1) / g of what trees send over a host's line, which its ranks may share:
+     * with 8 hosts 1/8 less. Of more hosts, latency counts more. */
+    .groups_min = 8,
     .groups = true,
     .flat = true,
     .nchunks = hier_trees_nchunks,
