@@ -150,7 +150,7 @@ coll_status colli_hier_blocks(colli_whole *whole, const colli_hier *hier, const 
   if (!list_blocks(&b, shape, l, split))
     return COLL_ERR_NO_MEMORY;
   if (split)
-    colli_layout_find_peers(l, shape->nranks);
+    colli_layout_find_peers(l, shape->nranks, l->position, false);
   coll_status status;
   if (gathers)
     status = (split ? gather_split : gather_led)(whole, hier, shape, l, &b);

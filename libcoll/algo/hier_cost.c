@@ -104,12 +104,17 @@ static span part_span(const colli_algo *algo, colli_shape among, const colli_par
   return (span){once, part_cost(algo, among, cut.nchunks, &cut, elem_bytes, model) - once};
 }
 
-/* The same links, over which bytes take no time. */
-static colli_model free_links(const colli_model *model) {
+/* The same links, over which messages take so many times as long to arrive, and bytes to pass. */
+static colli_model scaled_links(const colli_model *model, double alpha, double beta) {
   colli_model out = *model;
-  out.beta_ns_per_byte = out.near_beta_ns_per_byte = 0;
-  for (int level = 0; level < COLLI_INNER_LEVELS; level++)
-    out.inner[level].beta_ns_per_byte = 0;
+  out.alpha_ns *= alpha;
+  out.near_alpha_ns *= alpha;
+  out.beta_ns_per_byte *= beta;
+  out.near_beta_ns_per_byte *= beta;
+  for (int level = 0; level < COLLI_INNER_LEVELS; level++) {
+    out.inner[level].alpha_ns *= alpha;
+    out.inner[level].beta_ns_per_byte *= beta;
+  }
   return out;
 }
 
@@ -136,7 +141,7 @@ static double one_way_cost(const priced *it, int root_rank, const colli_partitio
   double first = larger(across.first + away.first, across.next + home.first);
   double next = larger(across.next, larger(home.next, away.next));
   if (it->hier->enter) { /* leaders work for both sides, but send to only one */
-    const colli_model idle = free_links(&it->far);
+    const colli_model idle = scaled_links(&it->far, 1, 0);
     span works = part_span(it->across, it->among, partition, elem_bytes, &idle);
     int most = others > l->size[root] ? others : l->size[root];
     span inside = part_span(inner, ranks_of(most, 0), partition, elem_bytes, &idle);
@@ -146,15 +151,6 @@ static double one_way_cost(const priced *it, int root_rank, const colli_partitio
     next = larger(next, larger(across.next + home.next, passing));
   }
   return first + (partition->passes - 1) * next;
-}
-
-/* The same links, over which no message takes long to arrive. */
-static colli_model instant_links(const colli_model *model) {
-  colli_model out = *model;
-  out.alpha_ns = out.near_alpha_ns = 0;
-  for (int level = 0; level < COLLI_INNER_LEVELS; level++)
-    out.inner[level].alpha_ns = 0;
-  return out;
 }
 
 /*
@@ -174,7 +170,7 @@ static double across_cost(const priced *it, int chunks, const colli_partition *c
   double cost = waits * part_cost(it->across, it->among, each, cut, it->elem_bytes, far);
   if (rest == 0)
     return cost;
-  const colli_model sent = instant_links(far);
+  const colli_model sent = scaled_links(far, 0, 1);
   return cost + rest * part_cost(it->across, it->among, each, cut, it->elem_bytes, &sent);
 }
 
@@ -198,7 +194,8 @@ static double two_way_cost(const priced *it, const colli_partition *partition) {
   colli_partition cut = *partition;
   cut.passes = 1;
   cut.region = cut.piece;
-  const colli_model near_links = instant_links(&it->near), far_links = instant_links(&it->far);
+  const colli_model near_links = scaled_links(&it->near, 0, 1);
+  const colli_model far_links = scaled_links(&it->far, 0, 1);
   double pass = lane_cost(it, chunks, &cut, &it->near, &it->far);
   if (used > 1)
     pass += (double)(used - 1) * lane_cost(it, chunks, &cut, &near_links, &far_links);
@@ -209,8 +206,7 @@ static double two_way_cost(const priced *it, const colli_partition *partition) {
 static double two_lanes_cost(const priced *it, const colli_algo *algo, int chunks,
                              const colli_partition *partition) {
   const colli_shape inside = ranks_of(colli_layout_largest(it->l), 0);
-  colli_model busy = instant_links(&it->near);
-  busy.beta_ns_per_byte *= 2;
+  colli_model busy = scaled_links(&it->near, 0, 2);
   busy.step_ns *= 2;
   busy.gamma_ns_per_byte *= 2;
   return larger(part_cost(algo, inside, chunks, partition, it->elem_bytes, &it->near),

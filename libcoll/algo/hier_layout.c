@@ -89,14 +89,14 @@ bool colli_layout_make(colli_layout *l, const colli_shape *shape) {
   return true;
 }
 
-/* Finds the ranks of this rank's position, group by group. */
-void colli_layout_find_peers(colli_layout *l, int nranks) {
+/* Finds the owners of a share, group by group. */
+void colli_layout_find_peers(colli_layout *l, int nranks, int share, bool mirrored) {
   int *seen = l->leader; /* symmetric parts need no leader */
   for (int group = 0; group < l->ngroups; group++)
     seen[group] = 0;
   for (int rank = 0; rank < nranks; rank++) {
     int group = l->of[rank];
-    if (seen[group]++ == l->position)
+    if (seen[group]++ == colli_layout_owning(l->size[group], share, mirrored))
       l->peers[group] = rank;
   }
 }

@@ -15,8 +15,7 @@ typedef struct colli_layout {
   int *size;      /* [group] */
   int *leader;    /* [group] rank */
   int *inside;    /* [position] ranks of the own group */
-  int *peers;     /* [group] rank of the same position (colli_layout_find_peers()), or that owns the
-                   * same share (hier_shares.c) */
+  int *peers;     /* [group] who owns a share, once colli_layout_find_peers() was called */
   int32_t *above; /* [level][group] the groups of the groups */
   uint8_t *share; /* [group], in this order of groups; NULL: none */
 } colli_layout;
@@ -25,13 +24,19 @@ typedef struct colli_layout {
 bool colli_layout_make(colli_layout *l, const colli_shape *shape);
 void colli_layout_free(colli_layout *l);
 
-/* The shape of a part that runs among one rank of each group (`members`: leaders, peers or owners),
+/* The shape of a part that runs among one rank of each group (`members`: leaders or peers),
  * which has the levels above that of the layout. Uses the layout's memory. */
 colli_shape colli_layout_across(colli_layout *l, const colli_shape *shape, const int *members);
 
-/* Finds the ranks of this rank's position, group by group; groups are of one size. Leaders are
- * forgotten. */
-void colli_layout_find_peers(colli_layout *l, int nranks);
+/* The position of a share's owner in a group of this size (hier_shares.h). Mirrored: shares are
+ * dealt out from the last position on; those who own more than others then own fewer without. */
+static inline int colli_layout_owning(int size, int share, bool mirrored) {
+  return mirrored ? size - 1 - share % size : share % size;
+}
+
+/* Finds the owners of a share, group by group. Where groups are of one size, share p belongs to the
+ * ranks of position p. Leaders are forgotten. */
+void colli_layout_find_peers(colli_layout *l, int nranks, int share, bool mirrored);
 
 /* The position of the leader in the rank's own group. */
 static inline int colli_layout_lead(const colli_layout *l) {

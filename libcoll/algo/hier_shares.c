@@ -50,20 +50,13 @@ colli_owned colli_shares_owned(const colli_layout *l) {
 typedef struct dealt {
   colli_stretch on;
   int shares;
-  bool mirrored; /* dealt out from the last position on: those who own more of one half than others
-                    own fewer of the other */
+  bool mirrored; /* colli_layout_owning() */
 } dealt;
-
-/* The position of a share's owner in a group of this size. */
-static int owning_position(const dealt *d, int size, int share) {
-  int position = share % size;
-  return d->mirrored ? size - 1 - position : position;
-}
 
 /* A share of the rank of a position, counted from 0; -1: it owns fewer. (Positions are mirrored as
  * shares are.) */
 static int owned_share(const dealt *d, int size, int position, int number) {
-  int share = number * size + owning_position(d, size, position);
+  int share = number * size + colli_layout_owning(size, position, d->mirrored);
   return share < d->shares ? share : -1;
 }
 
@@ -92,18 +85,6 @@ static coll_status add_inside(colli_whole *whole, const colli_layout *l, const d
   return status;
 }
 
-/* Finds the owners of a share, group by group. Leaders are forgotten. */
-static void find_owners(colli_layout *l, const dealt *d, int nranks, int share) {
-  int *seen = l->leader; /* not needed here */
-  for (int group = 0; group < l->ngroups; group++)
-    seen[group] = 0;
-  for (int rank = 0; rank < nranks; rank++) {
-    int group = l->of[rank];
-    if (seen[group]++ == owning_position(d, l->size[group], share))
-      l->peers[group] = rank;
-  }
-}
-
 /* Where a rank alone in its group finds its contribution, and others what their group made of it.
  */
 static colli_buf combined(const colli_layout *l) {
@@ -123,7 +104,7 @@ coll_status colli_shares_split(colli_whole *whole, const colli_hier *hier, const
     const int share = owned_share(&d, l->size[l->group], l->position, number);
     if (share < 0)
       break;
-    find_owners(l, &d, shape->nranks, share);
+    colli_layout_find_peers(l, shape->nranks, share, false);
     colli_part across = {.among = colli_layout_across(l, shape, l->peers),
                          .ranks = l->peers,
                          .first = on.first + share * each,
@@ -165,7 +146,7 @@ static coll_status add_half(colli_whole *whole, const colli_hier *hier, const co
     const int share = owned_share(&d, l->size[l->group], l->position, number);
     if (share < 0)
       break;
-    find_owners(l, &d, shape->nranks, share);
+    colli_layout_find_peers(l, shape->nranks, share, d.mirrored);
     add_owner(whole, l, half, d.on.first + share);
   }
   if (status == COLL_OK)

@@ -52,11 +52,12 @@ static double crossing_factor(const colli_algo *algo, const colli_shape *shape,
   if (algo->groups || shape->coll != COLLI_ALLREDUCE || shape->ngroups <= 1 ||
       shape->ngroups == n || model->device || model->containers)
     return 1;
+  if (algo->reach != COLLI_REACH_RING || algo->radix > 1)
+    return CROSSING_COST;
   int crossing = 0;
   for (int rank = 0; rank < n; rank++)
     crossing += shape->group[rank] != shape->group[(rank + 1) % n];
-  const bool ring = algo->reach == COLLI_REACH_RING && algo->radix <= 1;
-  return ring && crossing <= n / 2 + 1 ? 1 : CROSSING_COST;
+  return crossing <= n / 2 + 1 ? 1 : CROSSING_COST;
 }
 
 /* The time of a choice's formula. */
