@@ -113,7 +113,7 @@ Test(fleet, predictions_for_longer_vectors_on_4096_ranks, .timeout = 600) {
 
 /* Passes follow each other through hosts and trees, also if the last host is short of ranks. */
 Test(fleet, trees_between_hosts, .timeout = 300) {
-  const int n = ranks_of(extent(10, 12, 6));
+  const int n = ranks_of(extent(10, 12, 8));
   const size_t count = (size_t)extent(1, 4, 1) * 65536;
   for (int missing = 0; missing < 4; missing += 3) {
     const fleet_result r = run(COLLI_ALLREDUCE, "hier_trees", n - missing, count, &fat_tree);
