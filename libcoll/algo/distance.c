@@ -5,13 +5,24 @@
 
 #include "libcoll/algo/emit.h"
 #include "libcoll/base/assert.h"
+#include "libcoll/cost/host_links.h"
 
 #define LANES 4 /* so many blocks for one rank are on their way together, as in symmetric.c */
 
-/* What the links of one round cost. */
+/* What a message costs over a link, and what a byte takes on the links of two hosts, which ranks
+ * share; 0: nothing is shared. */
+typedef struct link_cost {
+  colli_pair_cost pair;
+  double shared;
+} link_cost;
+
+/* The links of one round. */
 typedef struct links {
-  colli_pair_cost mean, most;
-  int count;
+  int count, crossing;  /* all, and those over links that hosts share */
+  link_cost mean;       /* of all; first of all a sum */
+  double crossing_beta; /* of mean.pair's beta, what is of links that are shared */
+  link_cost most;
+  double slowest; /* beta of the one that takes longest */
 } links;
 
 /* A sum over rounds. Rounds count for alpha as often as ranks wait in them, and for beta by what
@@ -22,18 +33,43 @@ typedef struct tally {
   double filled; /* chunks that hold something; no round moves more */
 } tally;
 
-/* The larger of two costs, each by itself. */
-static colli_pair_cost larger_of(colli_pair_cost a, colli_pair_cost b) {
-  return (colli_pair_cost){fmax(a.alpha_ns, b.alpha_ns),
-                           fmax(a.beta_ns_per_byte, b.beta_ns_per_byte)};
+/* The link between two ranks. */
+static link_cost link_between(const colli_model *model, const colli_shape *shape, int a, int b) {
+  return (link_cost){colli_model_pair(model, shape, a, b),
+                     colli_host_links_beta(model, shape, a, b)};
+}
+
+/* The larger ones of two links' costs, each by itself. */
+static link_cost larger_of(link_cost a, link_cost b) {
+  return (link_cost){{fmax(a.pair.alpha_ns, b.pair.alpha_ns),
+                      fmax(a.pair.beta_ns_per_byte, b.pair.beta_ns_per_byte)},
+                     fmax(a.shared, b.shared)};
 }
 
 /* Adds a link, or those that are used together. */
-static void add_link(links *l, colli_pair_cost link) {
-  l->count++;
-  l->mean.alpha_ns += (link.alpha_ns - l->mean.alpha_ns) / l->count;
-  l->mean.beta_ns_per_byte += (link.beta_ns_per_byte - l->mean.beta_ns_per_byte) / l->count;
+static void add_link(links *l, link_cost link) {
+  l->mean.pair.alpha_ns += link.pair.alpha_ns;
+  l->mean.pair.beta_ns_per_byte += link.pair.beta_ns_per_byte;
+  l->mean.shared += link.shared;
+  l->crossing_beta += link.shared > 0 ? link.pair.beta_ns_per_byte : 0;
   l->most = larger_of(l->most, link);
+  l->crossing += link.shared > 0;
+  l->count++;
+}
+
+/* When all links are added: the means, if so many messages are on each host's link at a time. */
+static void settle_links(links *l, double at_once) {
+  const double each = fmax(1, at_once), count = l->count > 0 ? l->count : 1;
+  const double waits = fmax(0, each * l->mean.shared - l->crossing_beta);
+  l->mean.pair.alpha_ns /= count;
+  l->mean.pair.beta_ns_per_byte = (l->mean.pair.beta_ns_per_byte + waits) / count;
+  l->slowest = fmax(l->most.pair.beta_ns_per_byte, each * l->most.shared);
+}
+
+/* The messages of a host that are on its link at a time, if all its ranks send. */
+static double messages_at_once(const links *l, const colli_shape *shape) {
+  const double ranks = (double)shape->nranks / colli_host_links_count(shape);
+  return l->count > 0 ? ranks * l->crossing / l->count : 0;
 }
 
 /* Adds a round. */
@@ -59,7 +95,7 @@ static links pairs_of_round(const colli_model *model, const colli_shape *shape, 
     while (peer >= shape->nranks)
       peer -= block;
     if (peer != rank)
-      add_link(&l, colli_model_pair(model, shape, (int)rank, (int)peer));
+      add_link(&l, link_between(model, shape, (int)rank, (int)peer));
   }
   return l;
 }
@@ -70,11 +106,14 @@ static links pairs_of_round(const colli_model *model, const colli_shape *shape, 
 static colli_pair_cost cost_of_pairs(const colli_algo *algo, const colli_shape *shape,
                                      const colli_model *model, double filled) {
   const bool tree = algo->reach == COLLI_REACH_TREE;
+  const int hosts = colli_host_links_count(shape);
   tally t = {.filled = filled};
   int radix = tree || algo->radix < 4 || colli_log2_up(shape->nranks) % 2 == 0 ? algo->radix : 2;
   for (long long block = 1; block < shape->nranks; block *= radix, radix = algo->radix) {
-    const links l = pairs_of_round(model, shape, block, radix);
-    add_round(&t, algo, shape, block, tree ? l.mean : l.most);
+    links l = pairs_of_round(model, shape, block, radix);
+    settle_links(&l, (double)l.crossing / hosts / (tree ? (double)block : 1));
+    const colli_pair_cost most = {l.most.pair.alpha_ns, l.slowest};
+    add_round(&t, algo, shape, block, tree ? l.mean.pair : most);
   }
   return (colli_pair_cost){t.alpha_ns / t.waits, t.beta_ns_per_byte / t.blocks};
 }
@@ -86,9 +125,9 @@ static links links_ahead(const colli_model *model, const colli_shape *shape, col
   const int n = shape->nranks;
   for (int rank = 0; rank < n; rank++) {
     const long long last = reach == COLLI_REACH_LINE ? n - 1 : rank + n - 1ll;
-    colli_pair_cost all = {0, 0};
+    link_cost all = {{0, 0}, 0};
     for (long long at = rank + block; at < rank + radix * block && at <= last; at += block)
-      all = larger_of(all, colli_model_pair(model, shape, rank, (int)(at % n)));
+      all = larger_of(all, link_between(model, shape, rank, (int)(at % n)));
     if (rank + block <= last)
       add_link(&l, all);
   }
@@ -97,41 +136,56 @@ static links links_ahead(const colli_model *model, const colli_shape *shape, col
 
 /* The average over all rounds in which messages go one way. What goes that way crosses each border
  * of groups once, so alpha is the mean of all links, but in the last round that of the slowest: for
- * it, somebody waits. Ranks before a border cross it in all rounds, so beta is the slowest, too. */
+ * it, somebody waits. Ranks before a border cross it in all rounds, so beta is the slowest, too;
+ * but how many share a host's link differs from round to round. */
 static colli_pair_cost cost_ahead(const colli_algo *algo, const colli_shape *shape,
                                   const colli_model *model, double filled) {
   tally t = {.filled = filled};
   double most = 0, last = 0;
   for (long long block = 1; block < shape->nranks; block *= algo->radix) {
-    const links l = links_ahead(model, shape, algo->reach, block, algo->radix);
-    add_round(&t, algo, shape, block, l.mean);
-    most = fmax(most, l.most.beta_ns_per_byte);
+    links l = links_ahead(model, shape, algo->reach, block, algo->radix);
+    settle_links(&l,
+                 messages_at_once(&l, shape) / (algo->coll == COLLI_GATHER ? (double)block : 1));
+    add_round(&t, algo, shape, block, (colli_pair_cost){l.mean.pair.alpha_ns, l.slowest});
+    most = fmax(most, l.most.pair.beta_ns_per_byte);
     if (block == 1 || algo->longer >= 0) /* shorter messages go first */
-      last = l.most.alpha_ns - l.mean.alpha_ns;
+      last = l.most.pair.alpha_ns - l.mean.pair.alpha_ns;
   }
-  return (colli_pair_cost){(t.alpha_ns + last) / t.waits, most};
+  return (colli_pair_cost){(t.alpha_ns + last) / t.waits,
+                           fmax(most, t.beta_ns_per_byte / t.blocks)};
 }
 
 /* The links to the next rank. A message takes the mean time, but the slowest link holds up all
  * others if messages follow each other. Beta is what holds up, so alpha is less by what beta is
- * more for a slice. */
+ * more for a slice. No more messages are on their way than `sent`, the chunks of all passes. */
 static colli_pair_cost cost_of_next(colli_reach reach, const colli_shape *shape,
-                                    const colli_model *model, double slice_bytes) {
-  const links l = links_ahead(model, shape, reach, 1, 2);
-  const double more = l.most.beta_ns_per_byte - l.mean.beta_ns_per_byte;
-  return (colli_pair_cost){l.mean.alpha_ns - more * slice_bytes, l.most.beta_ns_per_byte};
+                                    const colli_model *model, double slice_bytes, double sent) {
+  links l = links_ahead(model, shape, reach, 1, 2);
+  settle_links(&l, messages_at_once(&l, shape) * fmin(1, sent / shape->nranks));
+  const double more = l.slowest - l.mean.pair.beta_ns_per_byte;
+  return (colli_pair_cost){l.mean.pair.alpha_ns - more * slice_bytes, l.slowest};
 }
 
-/* The links of the root, or of rank 0, to all others, to which as many bytes go. At once, the last
- * ones come from afar; one after the other, each waits for the slowest of its round. */
-static colli_pair_cost cost_of_all(colli_reach reach, const colli_shape *shape,
-                                   const colli_model *model) {
+/* The links between the root, or rank 0, and all others. */
+static links links_of_root(const colli_model *model, const colli_shape *shape) {
   links l = {.count = 0};
   for (int peer = 0; peer < shape->nranks; peer++)
     if (peer != shape->root)
-      add_link(&l, colli_model_pair(model, shape, shape->root, peer));
-  return reach == COLLI_REACH_ALL ? (colli_pair_cost){l.most.alpha_ns, l.mean.beta_ns_per_byte}
-                                  : (colli_pair_cost){l.mean.alpha_ns, l.most.beta_ns_per_byte};
+      add_link(&l, link_between(model, shape, shape->root, peer));
+  return l;
+}
+
+/* The links of a rank to all others, to which as many bytes go. At once, the last ones come from
+ * afar; one after the other, each waits for the slowest of its round. If not only the root sends,
+ * all ranks of a host do so at a time. */
+static colli_pair_cost cost_of_all(const colli_algo *algo, const colli_shape *shape,
+                                   const colli_model *model) {
+  links l = links_of_root(model, shape);
+  const int hosts = colli_host_links_count(shape);
+  settle_links(&l, algo->coll == COLLI_SCATTER ? 1 : (double)shape->nranks / hosts);
+  return algo->reach == COLLI_REACH_ALL
+             ? (colli_pair_cost){l.most.pair.alpha_ns, l.mean.pair.beta_ns_per_byte}
+             : (colli_pair_cost){l.mean.pair.alpha_ns, l.slowest};
 }
 
 colli_model colli_algo_model(const colli_algo *algo, const colli_shape *shape,
@@ -143,13 +197,18 @@ colli_model colli_algo_model(const colli_algo *algo, const colli_shape *shape,
   if (algo->groups || shape->ngroups <= 1 || shape->nranks == 1)
     return *model;
   switch (algo->reach) {
-  case COLLI_REACH_FAR:
-  case COLLI_REACH_KNOWN:
-    break;
+  case COLLI_REACH_FAR: /* all messages for the root come over its host's link */
+    return colli_host_links_busy(model, shape, links_of_root(model, shape).crossing);
+  case COLLI_REACH_KNOWN: { /* it knows how many share a link */
+    colli_model known = colli_host_links_busy(model, shape, 1);
+    known.host_beta_ns_per_byte = model->host_beta_ns_per_byte;
+    return known;
+  }
   case COLLI_REACH_RING:
   case COLLI_REACH_LINE:
-    link = algo->radix > 1 ? cost_ahead(algo, shape, model, filled)
-                           : cost_of_next(algo->reach, shape, model, t.bytes / t.slices);
+    link = algo->radix > 1
+               ? cost_ahead(algo, shape, model, filled)
+               : cost_of_next(algo->reach, shape, model, t.bytes / t.slices, filled * t.passes);
     break;
   case COLLI_REACH_PAIRS:
   case COLLI_REACH_TREE:
@@ -157,10 +216,11 @@ colli_model colli_algo_model(const colli_algo *algo, const colli_shape *shape,
     break;
   case COLLI_REACH_ALL:
   case COLLI_REACH_TURNS:
-    link = cost_of_all(algo->reach, shape, model);
+    link = cost_of_all(algo, shape, model);
     break;
   }
   colli_model out = *model;
+  out.host_beta_ns_per_byte = 0; /* is in: */
   out.alpha_ns = link.alpha_ns;
   out.beta_ns_per_byte = link.beta_ns_per_byte;
   return out;

@@ -5,6 +5,7 @@
 
 #include "libcoll/algo/distance.h"
 #include "libcoll/algo/hier_shares.h"
+#include "libcoll/cost/host_links.h"
 #include "libcoll/cost/predict.h"
 
 #define REPLAY_RANKS  64 /* more take too long */
@@ -298,12 +299,17 @@ static double work_cost(const priced *it, const colli_partition *partition) {
 static double sum_parts(const colli_hier *hier, const colli_shape *shape, colli_layout *l,
                         const colli_partition *partition, size_t elem_bytes,
                         const colli_model *model) {
-  priced it = {.hier = colli_hier_fitting(hier, l),
+  const colli_hier *fitting = colli_hier_fitting(hier, l);
+  int smallest = l->size[0];
+  for (int group = 1; group < l->ngroups; group++)
+    smallest = l->size[group] < smallest ? l->size[group] : smallest;
+  const colli_model busy = colli_host_links_busy(model, shape, fitting->split ? smallest : 1);
+  priced it = {.hier = fitting,
                .l = l,
                .among = colli_layout_across(l, shape, l->leader),
                .elem_bytes = elem_bytes,
                .near = near_model(model, shape),
-               .far = far_model(model, shape)};
+               .far = far_model(&busy, shape)};
   it.far.core_share = it.near.core_share = 1;
   it.across = colli_hier_across(it.hier, &it.among);
   if (colli_exact(shape->coll) &&

@@ -2,6 +2,7 @@
 #include "libcoll/algo/tree.h"
 
 #include "libcoll/base/assert.h"
+#include "libcoll/cost/host_links.h"
 #include "libcoll/sched/order.h"
 
 /* The later of two times. */
@@ -253,16 +254,34 @@ static void go_down(cost *c, int rank, colli_flight in, double now) {
   c->end = later(c->end, at.now);
 }
 
-/* How long a byte takes over all links out of a rank. */
-static double out_of(const cost *c, unsigned ways, int rank) {
-  colli_node node;
-  double out = 0;
-  c->tree->place(c->tree, rank, &node);
-  if ((ways & COLLI_TREE_UP) && node.parent != COLLI_NOBODY)
-    out += colli_model_pair(c->model, c->shape, rank, node.parent).beta_ns_per_byte;
-  for (int i = 0; (ways & COLLI_TREE_DOWN) && i < node.children; i++)
-    out += colli_model_pair(c->model, c->shape, rank, node.child[i]).beta_ns_per_byte;
-  return out;
+/* Adds what a message takes on its sender's own way out, and on the links of hosts. */
+static void add_message(const cost *c, int from, int to, double *own, colli_host_load *hosts) {
+  const double bytes = c->fresh.slices * c->fresh.bytes;
+  *own += bytes * colli_model_pair(c->model, c->shape, from, to).beta_ns_per_byte;
+  colli_host_load_add(hosts, from, to, bytes);
+}
+
+/* How long links are occupied in a pass: the busiest rank's own, and the busiest host's. */
+typedef struct occupied {
+  double own, shared;
+} occupied;
+
+/* That is of all messages. */
+static occupied links_occupied(const cost *c, unsigned ways) {
+  occupied most = {0, 0};
+  colli_host_load hosts = colli_host_load_begin(c->model, c->shape);
+  for (int rank = 0; rank < c->shape->nranks; rank++) {
+    colli_node node;
+    double own = 0;
+    c->tree->place(c->tree, rank, &node);
+    if ((ways & COLLI_TREE_UP) && node.parent != COLLI_NOBODY)
+      add_message(c, rank, node.parent, &own, &hosts);
+    for (int i = 0; (ways & COLLI_TREE_DOWN) && i < node.children; i++)
+      add_message(c, rank, node.child[i], &own, &hosts);
+    most.own = later(most.own, own);
+  }
+  most.shared = colli_host_load_end(&hosts);
+  return most;
 }
 
 /* The pass time of the busiest rank: by its work, the root or its highest child. */
@@ -279,9 +298,6 @@ static void note_busiest(cost *c, unsigned ways) {
   if (up && child.children == 0)
     moves++;
   note_work(c, up ? child.children : 0, moves);
-  const double bytes = c->fresh.slices * c->fresh.bytes;
-  for (int rank = 0; rank < c->shape->nranks; rank++)
-    c->busiest = later(c->busiest, bytes * out_of(c, ways, rank));
 }
 
 /* When the last rank ends the first pass. */
@@ -299,11 +315,14 @@ double colli_tree_first(const colli_shape *shape, colli_tree tree, unsigned ways
     go_down(&c, tree.root, (colli_flight){0, 0}, c.end);
   double n = shape->nranks;
   if (busiest) {
+    const occupied links = links_occupied(&c, ways);
     note_busiest(&c, ways);
-    *busiest = c.busiest;
+    *busiest = later(c.busiest, later(links.own, links.shared));
   }
   *work = (colli_work){c.all.steps / n, c.all.received / n, c.all.waits / n, c.all.reduced / n};
-  return c.end;
+  /* In one pass, nothing goes down before all has come up. */
+  return later(c.end, links_occupied(&c, ways & COLLI_TREE_UP).shared +
+                          links_occupied(&c, ways & COLLI_TREE_DOWN).shared);
 }
 
 /* The cost of going up, down, or both ways. */

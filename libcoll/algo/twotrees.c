@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "libcoll/base/assert.h"
+#include "libcoll/cost/host_links.h"
 
 /*
  * Rank r's place in tree A. Below a rank whose lowest set bit is b lie the ranks within b - 1 of it
@@ -200,18 +201,22 @@ static void place_ranks(race *r, const colli_tree *tree, int which) {
   }
 }
 
-/* How long a byte of each tree takes over all links out of a rank, of the rank that takes longest.
- */
-static double slowest_out(const race *r) {
+/* How long a byte of each tree takes over all links out of a rank, of the rank that takes longest;
+ * *shared: over the link of the busiest host. */
+static double slowest_out(const race *r, double *shared) {
   double most = 0;
+  colli_host_load hosts = colli_host_load_begin(r->model, r->shape);
   for (int rank = 0; rank < r->shape->nranks; rank++) {
     double out = 0;
     for (const way *w = &r->ways[2 * rank]; w < &r->ways[2 * rank + 2]; w++)
-      for (int to = w->parent == COLLI_NOBODY ? 1 : 0; to <= w->children; to++)
-        out += colli_model_pair(r->model, r->shape, rank, to == 0 ? w->parent : w->child[to - 1])
-                   .beta_ns_per_byte;
+      for (int to = w->parent == COLLI_NOBODY ? 1 : 0; to <= w->children; to++) {
+        const int peer = to == 0 ? w->parent : w->child[to - 1];
+        out += colli_model_pair(r->model, r->shape, rank, peer).beta_ns_per_byte;
+        colli_host_load_add(&hosts, rank, peer, 1);
+      }
     most = fmax(most, out);
   }
+  *shared = colli_host_load_end(&hosts);
   return most;
 }
 
@@ -229,10 +234,12 @@ double colli_twotrees_time(const colli_shape *shape, const colli_tree *a, const 
             .fold = terms->work_reduce,
             .bytes = terms->bytes / terms->slices};
   bool made = r.ways && r.ranks && r.heap;
+  double shared = 0;
   if (made) {
     place_ranks(&r, a, 0);
     place_ranks(&r, b, 1);
-    *sending = terms->bytes * slowest_out(&r);
+    const double out = slowest_out(&r, &shared);
+    *sending = terms->bytes * fmax(out, shared);
     for (int number = 0; number < 2 * a->nranks; number++)
       call_on(&r, number);
     serve_all(&r);
@@ -240,5 +247,5 @@ double colli_twotrees_time(const colli_shape *shape, const colli_tree *a, const 
   free(r.ways);
   free(r.ranks);
   free(r.heap);
-  return made ? r.end : INFINITY;
+  return made ? fmax(r.end, r.bytes * shared) : INFINITY;
 }

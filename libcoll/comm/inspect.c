@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "libcoll/comm/comm.h"
+#include "libcoll/cost/host_links.h"
 #include "libcoll/cost/weights.h"
 #include "libcoll/exec/connect.h"
 
@@ -93,6 +94,7 @@ void colli_comm_pair_cost(const coll_comm *comm, int a, int b, double *alpha_ns,
   const colli_pair_cost pair = colli_model_pair(model, &shape, a, b);
   *alpha_ns = pair.alpha_ns;
   *beta_ns_per_byte = pair.beta_ns_per_byte;
+  *beta_ns_per_byte = fmax(*beta_ns_per_byte, colli_host_links_beta(model, &shape, a, b));
   const double *beta = model->group_beta_ns_per_byte;
   if (beta && plans->group[a] != plans->group[b]) /* the slower one of two links that differ */
     *beta_ns_per_byte = fmax(beta[plans->group[a]], beta[plans->group[b]]);

@@ -32,10 +32,11 @@ typedef struct colli_model {
   bool paired;                  /* all ranks 2i and 2i + 1 share a core and memory */
   bool sites;                   /* groups are sites */
   const colli_correction
-      *corrections; /* indexed by algorithm id; NULL: none. Not owned by the model */
-  const double *group_beta_ns_per_byte;      /* beta of each group's link to the others, where they
-                                              * differ; beta_ns_per_byte is then the largest. NULL: all
-                                              * alike. Not owned */
+      *corrections;             /* indexed by algorithm id; NULL: none. Not owned by the model */
+  double host_beta_ns_per_byte; /* to move a byte over the slowest host's link to the network, which
+                                 * its ranks share; 0: each rank has a link of its own */
+  const double *group_beta_ns_per_byte;      /* the same for each host, which are the groups, where
+                                              * they differ. NULL: all alike. Not owned */
   colli_pair_cost inner[COLLI_INNER_LEVELS]; /* between ranks of one group of colli_shape.inner;
                                               * beta 0: as near */
 } colli_model;
@@ -45,7 +46,7 @@ static inline bool colli_model_is_far(double alpha_ns) {
   return alpha_ns >= 5e5;
 }
 
-/* What a message costs between two ranks of a shape. Does not know group_beta_ns_per_byte. */
+/* What a message costs between two ranks of a shape that are alone with it. */
 colli_pair_cost colli_model_pair(const colli_model *model, const colli_shape *shape, int a, int b);
 
 /*

@@ -4,13 +4,14 @@
  * A rank does one thing at a time: a slice of a step takes step_ns and, if it is reduced or copied
  * locally, gamma per byte. A rank has one outgoing port: a message occupies it for beta per byte
  * and arrives alpha later. Near alpha and beta hold inside a group of ranks, the far ones between
- * groups or without groups. Where the groups' links differ, a message also occupies the receiver's
- * incoming port, for as long as its own link takes. A sender continues at once as long as the
+ * groups or without groups. A message between hosts also occupies the link out of one host and the
+ * link into the other, which their ranks share. A sender continues at once as long as the
  * connection has free slots; a slot is free again when its slice has been handled.
  */
 #include <math.h>
 #include <stdlib.h>
 
+#include "libcoll/cost/host_links.h"
 #include "libcoll/cost/predict.h"
 #include "libcoll/sched/check.h"
 #include "libcoll/sched/conns.h"
@@ -33,7 +34,6 @@ typedef struct lane {
 typedef struct rank {
   double busy;       /* until when it works */
   double out;        /* until when its way out is taken */
-  double in;         /* until when its way in is; only where links differ */
   double *step_ends; /* [step]: when it last ended */
   lane lane[COLLI_MAX_LANES];
 } rank;
@@ -47,6 +47,11 @@ typedef struct event {
   int32_t lane;
 } event;
 
+/* A host's link to the network: until when its ways out and in are taken. */
+typedef struct host_link {
+  double out, in;
+} host_link;
+
 typedef struct replay {
   const colli_sched *const *scheds;
   const colli_partition *part;
@@ -55,7 +60,8 @@ typedef struct replay {
   double elem_bytes;
   unsigned slots;
   rank *ranks;
-  double *ends; /* the memory of all step_ends */
+  host_link *links; /* [host]; NULL: each rank has a link of its own */
+  double *ends;     /* the memory of all step_ends */
   colli_conns conns;
   wire *wires;
   double *times; /* the memory of all wires' rings */
@@ -144,34 +150,35 @@ static void wires_of(const replay *r, int who, const colli_step *step, wire **in
     *out = &r->wires[colli_conns_find(&r->conns, who, step->peer_send, step->lane)];
 }
 
-/* A link's alpha and beta. */
-typedef struct link_cost {
-  double alpha;
-  double beta;    /* on the way out */
-  double beta_in; /* on the way in, where links differ; else 0 */
-} link_cost;
+/* What a message costs between two ranks. */
+static colli_pair_cost link_of(const replay *r, int a, int b) {
+  return colli_model_pair(r->model, &r->scheds[0]->shape, a, b);
+}
 
-/* The link between two ranks. */
-static link_cost link_of(const replay *r, int a, int b) {
+/* Sends a message over the links of both hosts, not before `begins`; returns when it is through. */
+static double cross_links(replay *r, int from, int to, double bytes, double begins) {
   const colli_shape *shape = &r->scheds[0]->shape;
-  const double *beta = r->model->group_beta_ns_per_byte;
-  if (beta && shape->ngroups > 1 && shape->group[a] != shape->group[b])
-    return (link_cost){r->model->alpha_ns, beta[shape->group[a]], beta[shape->group[b]]};
-  const colli_pair_cost pair = colli_model_pair(r->model, shape, a, b);
-  return (link_cost){pair.alpha_ns, pair.beta_ns_per_byte, 0};
+  const int32_t *host = shape->ninner ? shape->inner[0] : shape->group;
+  const double *each = r->model->group_beta_ns_per_byte;
+  const double beta = r->links ? colli_host_links_beta(r->model, shape, from, to) : 0;
+  if (beta <= 0)
+    return begins;
+  host_link *out = &r->links[host[from]], *in = &r->links[host[to]];
+  begins = fmax(begins, out->out);
+  out->out = begins + bytes * (each ? each[host[from]] : beta);
+  in->in = fmax(out->out, fmax(begins, in->in) + bytes * (each ? each[host[to]] : beta));
+  return in->in;
 }
 
 /* Sends a slice that its sender has finished at `at`. */
 static void transmit_message(replay *r, int who, const colli_step *step, wire *out, double bytes,
                              double at) {
   rank *me = &r->ranks[who];
-  link_cost link = link_of(r, who, step->peer_send);
-  double begins = fmax(at, me->out), ends = me->out = begins + bytes * link.beta;
-  if (link.beta_in > 0) {
-    rank *peer = &r->ranks[step->peer_send];
-    ends = peer->in = fmax(ends, fmax(begins, peer->in) + bytes * link.beta_in);
-  }
-  double arrives = ends + link.alpha;
+  const colli_pair_cost link = link_of(r, who, step->peer_send);
+  const double begins = fmax(at, me->out);
+  me->out = begins + bytes * link.beta_ns_per_byte;
+  const double arrives =
+      fmax(me->out, cross_links(r, who, step->peer_send, bytes, begins)) + link.alpha_ns;
   out->arrives[out->sent++ % r->slots] = arrives;
   wake_lane(r, arrives, step->peer_send, step->lane);
 }
@@ -270,8 +277,8 @@ static void run_slice(replay *r, event e) {
   r->work += takes;
   if (in) {
     in->frees[in->taken++ % r->slots] = l->at;
-    link_cost link = link_of(r, step->peer_recv, e.rank);
-    r->work += bytes * link.beta + (waited ? link.alpha : 0);
+    const colli_pair_cost link = link_of(r, step->peer_recv, e.rank);
+    r->work += bytes * link.beta_ns_per_byte + (waited ? link.alpha_ns : 0);
     wake_lane(r, l->at, step->peer_recv, step->lane);
   }
   if (out)
@@ -292,12 +299,15 @@ static bool make_replay(replay *r) {
     return false;
   size_t wires = (size_t)r->conns.count;
   r->ranks = calloc(n, sizeof(*r->ranks));
+  if (r->model->host_beta_ns_per_byte > 0)
+    r->links = calloc((size_t)colli_host_links_count(&r->scheds[0]->shape), sizeof(*r->links));
   r->ends = calloc(steps + 1, sizeof(*r->ends));
   r->wires = calloc(wires + 1, sizeof(*r->wires));
   r->times = malloc((wires + 1) * 2 * r->slots * sizeof(*r->times));
   r->heap = malloc(n * COLLI_MAX_LANES * sizeof(*r->heap));
   r->waiting = calloc(n * COLLI_MAX_LANES, sizeof(*r->waiting));
-  if (!r->ranks || !r->ends || !r->wires || !r->times || !r->heap || !r->waiting)
+  if ((r->model->host_beta_ns_per_byte > 0 && !r->links) || !r->ranks || !r->ends || !r->wires ||
+      !r->times || !r->heap || !r->waiting)
     return false;
   for (size_t i = 0; i < wires; i++) {
     r->wires[i].arrives = r->times + i * 2 * r->slots;
@@ -315,6 +325,7 @@ static bool make_replay(replay *r) {
 static void discard_replay(replay *r) {
   colli_conns_free(&r->conns);
   free(r->ranks);
+  free(r->links);
   free(r->ends);
   free(r->wires);
   free(r->times);

@@ -220,7 +220,7 @@ static void push_level(int32_t *group, int count, colli_locality *out) {
   colli_model *model = &out->model;
   model->inner[out->ninner] = (colli_pair_cost){model->near_alpha_ns, model->near_beta_ns_per_byte};
   model->near_alpha_ns = model->alpha_ns; /* what is far for the groups before is near now */
-  model->near_beta_ns_per_byte = model->beta_ns_per_byte;
+  model->near_beta_ns_per_byte = fmax(model->beta_ns_per_byte, model->host_beta_ns_per_byte);
   out->inner[out->ninner++] = out->group;
   out->group = group;
   out->ngroups = count;
@@ -233,9 +233,9 @@ static void set_far(colli_pair_cost known, bool merged, colli_locality *out) {
   const double times = merged ? 1 : FARTHER;
   model->alpha_ns =
       fmax(model->alpha_ns, known.alpha_ns > 0 ? known.alpha_ns : times * model->alpha_ns);
+  const double beta = fmax(model->beta_ns_per_byte, model->host_beta_ns_per_byte);
   model->beta_ns_per_byte =
-      fmax(model->beta_ns_per_byte,
-           known.beta_ns_per_byte > 0 ? known.beta_ns_per_byte : times * model->beta_ns_per_byte);
+      fmax(beta, known.beta_ns_per_byte > 0 ? known.beta_ns_per_byte : times * beta);
   model->sites = colli_model_is_far(model->alpha_ns);
   model->group_beta_ns_per_byte = NULL;
   free(out->weights);

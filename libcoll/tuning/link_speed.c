@@ -58,12 +58,13 @@ static bool find_speeds(const colli_rank_table *table, const colli_locality *whe
 bool colli_link_speed_set(double *mbit, int ngroups, colli_model *model, colli_weights **weights) {
   double slowest = 0, *beta = mbit;
   for (int group = 0; group < ngroups; group++) {
-    beta[group] = fmax(model->beta_ns_per_byte, COLLI_NS_PER_BYTE_AT_1_MBIT / mbit[group]);
-    slowest = fmax(slowest, beta[group]);
+    const double link = COLLI_NS_PER_BYTE_AT_1_MBIT / mbit[group];
+    slowest = fmax(slowest, link);
+    beta[group] = fmax(model->beta_ns_per_byte, link); /* faster ones are alike for one rank */
   }
   if (!colli_weights_make(beta, ngroups, weights))
     return false;
-  model->beta_ns_per_byte = slowest;
+  model->host_beta_ns_per_byte = slowest;
   model->group_beta_ns_per_byte = *weights ? (*weights)->beta_ns_per_byte : NULL;
   return true;
 }

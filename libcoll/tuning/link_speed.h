@@ -16,14 +16,13 @@ coll_status colli_link_speed_parse(const char *text, double *mbit, uint64_t *sou
 /* The setting that says so: what a communicator that is made from this one inherits. */
 void colli_link_speed_print(double mbit, char *text, size_t bytes);
 
-/* Sets a model's betas between groups whose links are so fast, but not below the beta that it has,
- * which is what cores can do; *weights: see colli_weights_make(). Overwrites `mbit`. False if out
- * of memory. */
+/* Sets a model's betas of hosts' links, which are so fast; *weights: see colli_weights_make().
+ * Overwrites `mbit`. False if out of memory. */
 bool colli_link_speed_set(double *mbit, int ngroups, colli_model *model, colli_weights **weights);
 
 /*
  * Takes the speeds from the table of ranks, whose groups `out` has: of a host, what the rank says
- * that knows best. Where all hosts have one, beta becomes that of the slowest, and if they differ,
+ * that knows best. Where all hosts have one, that of the slowest counts, and if they differ,
  * out->weights says how (or is NULL). Devices have costs of their own and are not affected. False
  * if out of memory.
  */

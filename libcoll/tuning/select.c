@@ -5,12 +5,12 @@
 #include <string.h>
 
 #include "libcoll/algo/distance.h"
+#include "libcoll/cost/host_links.h"
 #include "libcoll/cost/rehearse.h"
 
 #define CHUNK_BYTES_MIN 8192  /* the smallest chunk that the choice tries */
 #define REFERRED_BYTES  16384 /* shorter messages are never sent by reference */
 #define CHUNK_GAIN      0.97  /* smaller chunks must gain this: formulas miss some costs */
-#define CROSSING_COST   1.05  /* decides only between nearly equal costs */
 #define REHEARSE_RANKS  16    /* more ranks take long, and the choices differ little */
 #define REHEARSE_WITHIN 3     /* times the best predicted time: worth a rehearsal */
 
@@ -41,35 +41,16 @@ static bool same_cut(const colli_partition *a, const colli_partition *b) {
          a->passes == b->passes;
 }
 
-/*
- * The factor for all-reduces that send more between hosts than they need to. Ranks of a host may
- * share a line that nobody has measured: among 7 ranks on 4 hosts with 1 Gbit/s, the ring took 0.58
- * of rsag's time for 64 MiB, though both cost as much where each rank has a line of its own.
- */
-static double crossing_factor(const colli_algo *algo, const colli_shape *shape,
-                              const colli_model *model) {
-  const int n = shape->nranks;
-  if (algo->groups || shape->coll != COLLI_ALLREDUCE || shape->ngroups <= 1 ||
-      shape->ngroups == n || model->device || model->containers)
-    return 1;
-  if (algo->reach != COLLI_REACH_RING || algo->radix > 1)
-    return CROSSING_COST;
-  int crossing = 0;
-  for (int rank = 0; rank < n; rank++)
-    crossing += shape->group[rank] != shape->group[(rank + 1) % n];
-  return crossing <= n / 2 + 1 ? 1 : CROSSING_COST;
-}
-
 /* The time of a choice's formula. */
 double colli_choice_formula(const colli_choice *choice, const colli_shape *shape, size_t elem_bytes,
                             const colli_model *model) {
+  const bool far = !choice->algo->groups && model->sites; /* as if all links were the farthest */
   colli_shape seen = *shape;
-  if (!choice->algo->groups && (shape->ninner == 0 || model->sites))
-    seen.ngroups = 0;
+  seen.ngroups = far ? 0 : shape->ngroups;
+  const colli_model alone = far ? colli_host_links_busy(model, shape, 1) : *model;
   const colli_model links =
-      colli_algo_model(choice->algo, &seen, &choice->partition, elem_bytes, model);
-  return choice->algo->cost(&seen, &choice->partition, elem_bytes, &links) *
-         crossing_factor(choice->algo, shape, model);
+      colli_algo_model(choice->algo, &seen, &choice->partition, elem_bytes, &alone);
+  return choice->algo->cost(&seen, &choice->partition, elem_bytes, &links);
 }
 
 /* The best chunk size of one algorithm. */

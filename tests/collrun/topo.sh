@@ -100,7 +100,9 @@ two_levels=2:200:0.1,4:10000:0.8,8:100000:0.8,all:10000000:40
 described "level2=2 level1=4 level0=8 rank=16" -n 16 --levels $two_levels --messages allreduce:16777216
 expect_in "the least between sites" "between groups of level 2: 33554432 bytes" network.svg
 expect_in "a rack" ">ranks 4 to 7<" network.svg
+export COLL_ALGO=allgather:hier
 described "level1=0 level0=8 rank=16" --hosts 8 --ranks-per-host 2 --messages allgather:65536
+unset COLL_ALGO
 expect_in "a host" ">host 7<" network.svg
 expect_in "each block enters each host once" "inside hosts: 8388608 bytes" network.svg
 described "level0=4 rank=4" -n 4 --hosts 4 --link-speeds 100mbit,1gbit --messages allreduce:67108864

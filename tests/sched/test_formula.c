@@ -22,7 +22,10 @@
 #define EXACT  0.01
 #define COARSE 0.25
 #define ROUGH  1.0
-#define LEVELS 0.5  /* an average of links */
+#define LEVELS 0.5 /* an average of links */
+#define SHARED                                                                                     \
+  2.25              /* an average of messages on a link, of which fewer and fewer are left, or of  \
+                     * links in several directions */
 #define NESTED 1.25 /* the largest groups of several levels may not be in each other */
 #define LANES  2.0  /* ... and each of four lanes is priced by the rank that owns most shares */
 
@@ -174,6 +177,56 @@ Test(formula, agrees_for_algorithms_without_groups_in_levels) {
       }
     judge(*algo, &v[0]);
     judge(*algo, &v[1]);
+  }
+}
+
+/* ---- links that the ranks of a host share ---------------------------------------------------- */
+
+/* One shape whose hosts have a link that is slower than what a rank can send. */
+static void compare_shared(const colli_algo *algo, int nranks, near_kind near, verdict *v) {
+  static const colli_model model = {.alpha_ns = 10000,
+                                    .beta_ns_per_byte = 0.15,
+                                    .gamma_ns_per_byte = 0.02,
+                                    .step_ns = 1200,
+                                    .core_share = 1,
+                                    .near_alpha_ns = 150,
+                                    .near_beta_ns_per_byte = 0.03,
+                                    .chunk_share = 1,
+                                    .flight_ns = 10000,
+                                    .host_beta_ns_per_byte = 1};
+  static const size_t elements[] = {4, 4096, 65536};
+  const colli_limits limits = {.slot_bytes = 1 << 20, .slot_count = 2};
+  int32_t host[64];
+  colli_shape shape = {.coll = algo->coll, .nranks = nranks};
+  shape_spread(&shape, near, host);
+  group all = group_of(algo, &shape, near);
+  const size_t nchunks = (size_t)algo->nchunks(&shape);
+  for (size_t s = 0; s < sizeof(elements) / sizeof(elements[0]); s++) {
+    colli_partition part;
+    const size_t count = algo->coll == COLLI_BARRIER ? 0 : elements[s] * nchunks;
+    colli_partition_make(&part, count, 4, (int)nchunks, colli_exact(algo->coll), &limits);
+    compare(algo, &all, near, &part, 2 * (unsigned)nranks + 8, &model, v);
+  }
+  group_free(&all);
+}
+
+/* Formulas know how many messages are on a host's link on average, and of trees all of them. */
+Test(formula, agrees_where_ranks_of_a_host_share_its_link) {
+  static const near_kind kinds[] = {NEAR_HALVES, NEAR_ROOTS, NEAR_DEALT};
+  static const int ranks[] = {16, 24, 64};
+  for (const colli_algo *const *algo = colli_algos; *algo; algo++) {
+    if ((*algo)->groups || (*algo)->turns) /* the formula is the replay; for one host */
+      continue;
+    verdict v[2] = {{.what = ", shared links", .allowed = ROUGH},
+                    {.what = ", shared links", .allowed = SHARED}};
+    const colli_coll coll = (*algo)->coll;
+    const bool coarse =
+        coll == COLLI_GATHER || coll == COLLI_SCATTER || (*algo)->longer < 0 || (*algo)->radix > 2;
+    for (int at = 0; at < 3; at += extent(1, 1, 2))
+      for (int kind = 0; kind < 3; kind++)
+        if (kinds[kind] != NEAR_DEALT || ranks[at] % 3 != 0)
+          compare_shared(*algo, ranks[at], kinds[kind], &v[coarse]);
+    judge(*algo, &v[coarse]);
   }
 }
 

@@ -130,6 +130,14 @@ static coll_status owners_emit(const colli_shape *shape, colli_sched **sched) {
   return colli_builder_finish(builder, sched);
 }
 
+/* The beta of the slowest link; NULL: all are alike. */
+static double slowest_link(const double *betas, int n) {
+  double slowest = 0;
+  for (int group = 0; betas && group < n; group++)
+    slowest = betas[group] > slowest ? betas[group] : slowest;
+  return slowest;
+}
+
 /* The time of the link that takes longest; each round has its latency, as results come back before
  * the next one begins. */
 static double owners_cost(const colli_shape *shape, const colli_partition *partition,
@@ -137,10 +145,10 @@ static double owners_cost(const colli_shape *shape, const colli_partition *parti
   int n = shape->nranks, all = owners_nchunks(shape);
   double longest = 0, peers = n - 1;
   colli_terms t = colli_terms_make(partition, elem_bytes, model);
+  const double *betas = model->group_beta_ns_per_byte, slowest = slowest_link(betas, n);
   for (int group = 0; group < n; group++) {
     double share = share_of(shape, group), chunks = all - share + share * peers;
-    double beta = model->group_beta_ns_per_byte ? model->group_beta_ns_per_byte[group]
-                                                : model->beta_ns_per_byte;
+    double beta = model->beta_ns_per_byte * (betas ? betas[group] / slowest : 1);
     double works =
         t.slices * (2 * chunks * model->step_ns + share * peers * (t.work_reduce - model->step_ns));
     double links = chunks * t.bytes * beta;

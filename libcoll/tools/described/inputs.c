@@ -57,6 +57,8 @@ static void set_described(const described_network *net, const colli_params *para
                    &a->model);
   if (net->network.nlevels)
     described_set_costs(net, &calibration, a);
+  else if (net->hosts > 1)
+    a->model.host_beta_ns_per_byte = calibration.apart[far].beta_ns_per_byte;
   if (net->link_speeds)
     described_set_speeds(net, a);
   a->model.paired = net->hosts == 1 && near == COLLI_LINK_SHM &&

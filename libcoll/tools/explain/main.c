@@ -55,6 +55,9 @@ static void print_question(const question *q, const answer *a) {
   if (a->shape.ngroups > 1 && !q->net.network.nlevels)
     printf("within a %s: alpha %.0f ns a message, beta %.3g ns a byte\n",
            a->shape.ninner > 0 ? "group" : "host", m->near_alpha_ns, m->near_beta_ns_per_byte);
+  if (m->host_beta_ns_per_byte > 0)
+    printf("the ranks of a host share its link to the network: %.3g ns a byte\n",
+           m->host_beta_ns_per_byte);
   print_shares(a);
   if (q->net.cluster)
     printf("costs are those of the run that wrote the file\n\n");

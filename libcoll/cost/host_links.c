@@ -1,0 +1,82 @@
+/* host_links.c: what it costs that ranks of a host share its link. */
+#include "libcoll/cost/host_links.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* The host of each rank, or NULL. */
+static const int32_t *hosts_of(const colli_shape *shape) {
+  return shape->ngroups <= 1 ? NULL : shape->ninner ? shape->inner[0] : shape->group;
+}
+
+int colli_host_links_count(const colli_shape *shape) {
+  const int32_t *host = hosts_of(shape);
+  int hosts = 1;
+  for (int rank = 0; host && rank < shape->nranks; rank++)
+    hosts = host[rank] >= hosts ? host[rank] + 1 : hosts;
+  return hosts;
+}
+
+double colli_host_links_beta(const colli_model *model, const colli_shape *shape, int a, int b) {
+  const int32_t *host = hosts_of(shape);
+  const double link = model->host_beta_ns_per_byte;
+  if (!host || host[a] == host[b] || link <= 0)
+    return 0;
+  const int32_t *next = shape->ninner > 1 ? shape->inner[1] : shape->group; /* groups of hosts */
+  if (shape->ninner == 0 || next[a] == next[b])
+    return link;
+  return fmax(link, colli_model_pair(model, shape, a, b).beta_ns_per_byte);
+}
+
+/* Slows down links between hosts, of which `each` share one; what hosts that are farther from each
+ * other have is shared, too. */
+static void share_link(colli_pair_cost *link, double host_beta, double each, bool nearest) {
+  const double least = nearest ? host_beta : fmax(host_beta, link->beta_ns_per_byte);
+  if (link->beta_ns_per_byte > 0)
+    link->beta_ns_per_byte = fmax(link->beta_ns_per_byte, each * least);
+}
+
+colli_model colli_host_links_busy(const colli_model *model, const colli_shape *shape,
+                                  double at_once) {
+  colli_model out = *model;
+  const double host_beta = model->host_beta_ns_per_byte, each = fmax(1, at_once);
+  if (shape->ngroups <= 1 || host_beta <= 0)
+    return out;
+  colli_pair_cost near = {out.near_alpha_ns, out.near_beta_ns_per_byte},
+                  far = {out.alpha_ns, out.beta_ns_per_byte};
+  for (int level = 1; level < shape->ninner; level++)
+    share_link(&out.inner[level], host_beta, each, level == 1);
+  if (shape->ninner > 0)
+    share_link(&near, host_beta, each, shape->ninner == 1);
+  share_link(&far, host_beta, each, shape->ninner == 0);
+  out.near_beta_ns_per_byte = near.beta_ns_per_byte;
+  out.beta_ns_per_byte = far.beta_ns_per_byte;
+  out.host_beta_ns_per_byte = 0;
+  return out;
+}
+
+colli_host_load colli_host_load_begin(const colli_model *model, const colli_shape *shape) {
+  colli_host_load load = {.model = model, .shape = shape};
+  if (!hosts_of(shape) || model->host_beta_ns_per_byte <= 0)
+    return load;
+  load.each = calloc(2 * (size_t)colli_host_links_count(shape), sizeof(*load.each));
+  load.most = load.each ? 0 : INFINITY;
+  return load;
+}
+
+void colli_host_load_add(colli_host_load *load, int from, int to, double bytes) {
+  if (!load->each)
+    return;
+  const int32_t *host = hosts_of(load->shape);
+  const double ns = bytes * colli_host_links_beta(load->model, load->shape, from, to);
+  double *out = &load->each[2 * host[from]], *in = &load->each[2 * host[to] + 1];
+  *out += ns;
+  *in += ns;
+  load->most = fmax(load->most, fmax(*out, *in));
+}
+
+double colli_host_load_end(colli_host_load *load) {
+  free(load->each);
+  load->each = NULL;
+  return load->most;
+}

@@ -1,0 +1,39 @@
+/*
+ * host_links.h: the hosts' links to the network, each of which its ranks share
+ * (colli_model.host_beta_ns_per_byte).
+ */
+#ifndef COLLI_COST_HOST_LINKS_H
+#define COLLI_COST_HOST_LINKS_H
+
+#include "libcoll/cost/model.h"
+
+/* The number of hosts, which are the innermost groups. */
+int colli_host_links_count(const colli_shape *shape);
+
+/*
+ * How long a byte between two ranks occupies the links of their hosts; 0 within a host, or where
+ * each rank has a link of its own. Where a level of the network is slower than that, it is what
+ * hosts share. Does not know group_beta_ns_per_byte.
+ */
+double colli_host_links_beta(const colli_model *model, const colli_shape *shape, int a, int b);
+
+/* The model of links that are each a rank's own, as fast as they are while so many ranks of each
+ * host send over its link. */
+colli_model colli_host_links_busy(const colli_model *model, const colli_shape *shape,
+                                  double at_once);
+
+/* How long messages occupy the links of hosts, in and out. */
+typedef struct colli_host_load {
+  const colli_model *model;
+  const colli_shape *shape;
+  double *each; /* [host][way]; NULL: they are not shared, or out of memory */
+  double most;  /* ns; infinite if out of memory */
+} colli_host_load;
+
+colli_host_load colli_host_load_begin(const colli_model *model, const colli_shape *shape);
+void colli_host_load_add(colli_host_load *load, int from, int to, double bytes);
+
+/* Frees it, and returns how long the busiest link is occupied. */
+double colli_host_load_end(colli_host_load *load);
+
+#endif
