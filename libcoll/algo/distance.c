@@ -3,16 +3,18 @@
 
 #include <math.h>
 
-#include "libcoll/algo/emit.h"
+#include "libcoll/algo/symmetric.h"
 #include "libcoll/base/assert.h"
 #include "libcoll/cost/host_links.h"
+#include "libcoll/sched/order.h"
 
 #define LANES 4 /* so many blocks for one rank are on their way together, as in symmetric.c */
 
-/* What a message costs over a link, and what a byte takes on the links of two hosts, which ranks
- * share; 0: nothing is shared. */
+/* What a message costs over a link, how long a rank works for it, and what a byte takes on the
+ * links of two hosts, which ranks share; 0: nothing is shared. */
 typedef struct link_cost {
   colli_pair_cost pair;
+  double step_ns;
   double shared;
 } link_cost;
 
@@ -28,14 +30,14 @@ typedef struct links {
 /* A sum over rounds. Rounds count for alpha as often as ranks wait in them, and for beta by what
  * they move. */
 typedef struct tally {
-  double alpha_ns, beta_ns_per_byte;
+  double alpha_ns, step_ns, beta_ns_per_byte;
   double waits, blocks;
   double filled; /* chunks that hold something; no round moves more */
 } tally;
 
 /* The link between two ranks. */
 static link_cost link_between(const colli_model *model, const colli_shape *shape, int a, int b) {
-  return (link_cost){colli_model_pair(model, shape, a, b),
+  return (link_cost){colli_model_pair(model, shape, a, b), colli_model_step(model, shape, a, b),
                      colli_host_links_beta(model, shape, a, b)};
 }
 
@@ -43,6 +45,7 @@ static link_cost link_between(const colli_model *model, const colli_shape *shape
 static link_cost larger_of(link_cost a, link_cost b) {
   return (link_cost){{fmax(a.pair.alpha_ns, b.pair.alpha_ns),
                       fmax(a.pair.beta_ns_per_byte, b.pair.beta_ns_per_byte)},
+                     fmax(a.step_ns, b.step_ns),
                      fmax(a.shared, b.shared)};
 }
 
@@ -50,6 +53,7 @@ static link_cost larger_of(link_cost a, link_cost b) {
 static void add_link(links *l, link_cost link) {
   l->mean.pair.alpha_ns += link.pair.alpha_ns;
   l->mean.pair.beta_ns_per_byte += link.pair.beta_ns_per_byte;
+  l->mean.step_ns += link.step_ns;
   l->mean.shared += link.shared;
   l->crossing_beta += link.shared > 0 ? link.pair.beta_ns_per_byte : 0;
   l->most = larger_of(l->most, link);
@@ -62,6 +66,7 @@ static void settle_links(links *l, double at_once) {
   const double each = fmax(1, at_once), count = l->count > 0 ? l->count : 1;
   const double waits = fmax(0, each * l->mean.shared - l->crossing_beta);
   l->mean.pair.alpha_ns /= count;
+  l->mean.step_ns /= count;
   l->mean.pair.beta_ns_per_byte = (l->mean.pair.beta_ns_per_byte + waits) / count;
   l->slowest = fmax(l->most.pair.beta_ns_per_byte, each * l->most.shared);
 }
@@ -74,15 +79,16 @@ static double messages_at_once(const links *l, const colli_shape *shape) {
 
 /* Adds a round. */
 static void add_round(tally *t, const colli_algo *algo, const colli_shape *shape, long long block,
-                      colli_pair_cost link) {
-  const double far = (double)block, near = (double)shape->nranks / (far * algo->radix);
+                      int radix, link_cost link) {
+  const double far = (double)block, near = (double)shape->nranks / (far * radix);
   const double all = algo->longer > 0 ? far : algo->longer < 0 ? near : 1;
   const double blocks = fmin(all, fmax(1, t->filled));
   const double waits = algo->reach == COLLI_REACH_TREE ? 1 : ceil(blocks / LANES);
-  t->alpha_ns += waits * link.alpha_ns;
-  t->beta_ns_per_byte += blocks * link.beta_ns_per_byte;
+  t->alpha_ns += waits * link.pair.alpha_ns;
+  t->step_ns += waits * link.step_ns;
+  t->beta_ns_per_byte += (radix - 1) * blocks * link.pair.beta_ns_per_byte;
   t->waits += waits;
-  t->blocks += blocks;
+  t->blocks += (radix - 1) * blocks;
 }
 
 /* The links of a round of pairs. Of all ranks that differ in one digit, those with the lowest and
@@ -101,21 +107,29 @@ static links pairs_of_round(const colli_model *model, const colli_shape *shape, 
 }
 
 /* The average over all rounds of pairs. Ranks that exchange come back to where they were, so the
- * farthest pairs of each round count; a way through a tree crosses each border of groups once. A
- * power of two that is none of the radix has its smallest digit first, as in symmetric.c. */
-static colli_pair_cost cost_of_pairs(const colli_algo *algo, const colli_shape *shape,
-                                     const colli_model *model, double filled) {
+ * farthest pairs of each round count; a way through a tree crosses each border of groups once, and
+ * few ranks are part of its longest messages. Rounds of two have no more ranks than a power of two.
+ */
+static link_cost cost_of_pairs(const colli_algo *algo, const colli_shape *shape,
+                               const colli_model *model, double filled) {
   const bool tree = algo->reach == COLLI_REACH_TREE;
-  const int hosts = colli_host_links_count(shape);
+  const int hosts = colli_host_links_count(shape), n = shape->nranks;
+  const double part =
+      algo->radix == 2 && algo->longer == 0 && !tree ? (double)colli_order_seats(n) / n : 1;
   tally t = {.filled = filled};
-  int radix = tree || algo->radix < 4 || colli_log2_up(shape->nranks) % 2 == 0 ? algo->radix : 2;
-  for (long long block = 1; block < shape->nranks; block *= radix, radix = algo->radix) {
+  colli_symmetric digits = {.n = n};
+  if (!tree && algo->radix > 2)
+    colli_symmetric_factor(&digits, algo->radix);
+  long long block = 1;
+  for (int round = 0; block < n; round++) {
+    const int radix = digits.digits ? digits.radix[round] : algo->radix;
     links l = pairs_of_round(model, shape, block, radix);
-    settle_links(&l, (double)l.crossing / hosts / (tree ? (double)block : 1));
-    const colli_pair_cost most = {l.most.pair.alpha_ns, l.slowest};
-    add_round(&t, algo, shape, block, tree ? l.mean.pair : most);
+    settle_links(&l, part * l.crossing / hosts / (tree ? (double)block : 1));
+    const link_cost most = {{l.most.pair.alpha_ns, l.slowest}, l.most.step_ns, 0};
+    add_round(&t, algo, shape, block, radix, tree ? l.mean : most);
+    block *= radix;
   }
-  return (colli_pair_cost){t.alpha_ns / t.waits, t.beta_ns_per_byte / t.blocks};
+  return (link_cost){{t.alpha_ns / t.waits, t.beta_ns_per_byte / t.blocks}, t.step_ns / t.waits, 0};
 }
 
 /* The links between ranks and those so many blocks further on, fewer than `radix`. */
@@ -125,7 +139,7 @@ static links links_ahead(const colli_model *model, const colli_shape *shape, col
   const int n = shape->nranks;
   for (int rank = 0; rank < n; rank++) {
     const long long last = reach == COLLI_REACH_LINE ? n - 1 : rank + n - 1ll;
-    link_cost all = {{0, 0}, 0};
+    link_cost all = {{0, 0}, 0, 0};
     for (long long at = rank + block; at < rank + radix * block && at <= last; at += block)
       all = larger_of(all, link_between(model, shape, rank, (int)(at % n)));
     if (rank + block <= last)
@@ -138,32 +152,34 @@ static links links_ahead(const colli_model *model, const colli_shape *shape, col
  * of groups once, so alpha is the mean of all links, but in the last round that of the slowest: for
  * it, somebody waits. Ranks before a border cross it in all rounds, so beta is the slowest, too;
  * but how many share a host's link differs from round to round. */
-static colli_pair_cost cost_ahead(const colli_algo *algo, const colli_shape *shape,
-                                  const colli_model *model, double filled) {
+static link_cost cost_ahead(const colli_algo *algo, const colli_shape *shape,
+                            const colli_model *model, double filled) {
   tally t = {.filled = filled};
   double most = 0, last = 0;
   for (long long block = 1; block < shape->nranks; block *= algo->radix) {
     links l = links_ahead(model, shape, algo->reach, block, algo->radix);
     settle_links(&l,
                  messages_at_once(&l, shape) / (algo->coll == COLLI_GATHER ? (double)block : 1));
-    add_round(&t, algo, shape, block, (colli_pair_cost){l.mean.pair.alpha_ns, l.slowest});
+    add_round(&t, algo, shape, block, algo->radix,
+              (link_cost){{l.mean.pair.alpha_ns, l.slowest}, l.most.step_ns, 0});
     most = fmax(most, l.most.pair.beta_ns_per_byte);
     if (block == 1 || algo->longer >= 0) /* shorter messages go first */
       last = l.most.pair.alpha_ns - l.mean.pair.alpha_ns;
   }
-  return (colli_pair_cost){(t.alpha_ns + last) / t.waits,
-                           fmax(most, t.beta_ns_per_byte / t.blocks)};
+  return (link_cost){{(t.alpha_ns + last) / t.waits, fmax(most, t.beta_ns_per_byte / t.blocks)},
+                     t.step_ns / t.waits,
+                     0};
 }
 
 /* The links to the next rank. A message takes the mean time, but the slowest link holds up all
  * others if messages follow each other. Beta is what holds up, so alpha is less by what beta is
  * more for a slice. No more messages are on their way than `sent`, the chunks of all passes. */
-static colli_pair_cost cost_of_next(colli_reach reach, const colli_shape *shape,
-                                    const colli_model *model, double slice_bytes, double sent) {
+static link_cost cost_of_next(colli_reach reach, const colli_shape *shape, const colli_model *model,
+                              double slice_bytes, double sent) {
   links l = links_ahead(model, shape, reach, 1, 2);
   settle_links(&l, messages_at_once(&l, shape) * fmin(1, sent / shape->nranks));
   const double more = l.slowest - l.mean.pair.beta_ns_per_byte;
-  return (colli_pair_cost){l.mean.pair.alpha_ns - more * slice_bytes, l.slowest};
+  return (link_cost){{l.mean.pair.alpha_ns - more * slice_bytes, l.slowest}, l.most.step_ns, 0};
 }
 
 /* The links between the root, or rank 0, and all others. */
@@ -178,20 +194,31 @@ static links links_of_root(const colli_model *model, const colli_shape *shape) {
 /* The links of a rank to all others, to which as many bytes go. At once, the last ones come from
  * afar; one after the other, each waits for the slowest of its round. If not only the root sends,
  * all ranks of a host do so at a time. */
-static colli_pair_cost cost_of_all(const colli_algo *algo, const colli_shape *shape,
-                                   const colli_model *model) {
+static link_cost cost_of_all(const colli_algo *algo, const colli_shape *shape,
+                             const colli_model *model) {
   links l = links_of_root(model, shape);
   const int hosts = colli_host_links_count(shape);
   settle_links(&l, algo->coll == COLLI_SCATTER ? 1 : (double)shape->nranks / hosts);
-  return algo->reach == COLLI_REACH_ALL
-             ? (colli_pair_cost){l.most.pair.alpha_ns, l.mean.pair.beta_ns_per_byte}
-             : (colli_pair_cost){l.mean.pair.alpha_ns, l.slowest};
+  const colli_pair_cost pair =
+      algo->reach == COLLI_REACH_ALL
+          ? (colli_pair_cost){l.most.pair.alpha_ns, l.mean.pair.beta_ns_per_byte}
+          : (colli_pair_cost){l.mean.pair.alpha_ns, l.slowest};
+  return (link_cost){pair, l.mean.step_ns, 0};
+}
+
+/* A rank's work for a message on its way through a tree: the average over rounds of pairs. */
+static double step_in_trees(const colli_model *model, const colli_shape *shape) {
+  double sum = 0;
+  int rounds = 0;
+  for (long long block = 1; block < shape->nranks; block *= 2, rounds++)
+    sum += pairs_of_round(model, shape, block, 2).most.step_ns;
+  return sum / rounds;
 }
 
 colli_model colli_algo_model(const colli_algo *algo, const colli_shape *shape,
                              const colli_partition *partition, size_t elem_bytes,
                              const colli_model *model) {
-  colli_pair_cost link = {model->alpha_ns, model->beta_ns_per_byte};
+  link_cost link = {{model->alpha_ns, model->beta_ns_per_byte}, model->step_ns, 0};
   const colli_terms t = colli_terms_make(partition, elem_bytes, model);
   const double filled = t.filled * partition->nchunks;
   if (algo->groups || shape->ngroups <= 1 || shape->nranks == 1)
@@ -202,6 +229,7 @@ colli_model colli_algo_model(const colli_algo *algo, const colli_shape *shape,
   case COLLI_REACH_KNOWN: { /* it knows how many share a link */
     colli_model known = colli_host_links_busy(model, shape, 1);
     known.host_beta_ns_per_byte = model->host_beta_ns_per_byte;
+    known.step_ns = step_in_trees(model, shape);
     return known;
   }
   case COLLI_REACH_RING:
@@ -221,7 +249,8 @@ colli_model colli_algo_model(const colli_algo *algo, const colli_shape *shape,
   }
   colli_model out = *model;
   out.host_beta_ns_per_byte = 0; /* is in: */
-  out.alpha_ns = link.alpha_ns;
-  out.beta_ns_per_byte = link.beta_ns_per_byte;
+  out.alpha_ns = link.pair.alpha_ns;
+  out.beta_ns_per_byte = link.pair.beta_ns_per_byte;
+  out.step_ns = link.step_ns;
   return out;
 }

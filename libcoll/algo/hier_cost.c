@@ -75,6 +75,8 @@ static colli_model near_model(const colli_model *model, const colli_shape *shape
     near.alpha_ns = pair->alpha_ns;
     near.beta_ns_per_byte = pair->beta_ns_per_byte;
   }
+  if (model->host_step_ns > 0)
+    near.step_ns = model->host_step_ns;
   return near;
 }
 

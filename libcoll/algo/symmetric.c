@@ -63,8 +63,7 @@ colli_symmetric colli_symmetric_far_first(int n) {
   return symmetric;
 }
 
-/* Factors n into the radices of its digits, lowest first. */
-static void take_apart(colli_symmetric *symmetric, int most) {
+void colli_symmetric_factor(colli_symmetric *symmetric, int most) {
   int left = symmetric->n, count = 0;
   for (int factor = 2; left > 1; factor++) {
     for (; left % factor == 0; left /= factor) {
@@ -99,7 +98,7 @@ static void take_apart(colli_symmetric *symmetric, int most) {
 /* Round k: among ranks that differ in digit k only. */
 colli_symmetric colli_symmetric_digits(int n, int most) {
   colli_symmetric symmetric = empty_list(n);
-  take_apart(&symmetric, most);
+  colli_symmetric_factor(&symmetric, most);
   for (int round = 0, stride = 1; round < symmetric.digits; stride *= symmetric.radix[round++])
     for (int offset = 0; offset < stride; offset++)
       for (int j = 1; j < symmetric.radix[round]; j++)

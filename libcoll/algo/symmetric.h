@@ -48,6 +48,9 @@ colli_symmetric colli_symmetric_far_first(int n);
  */
 colli_symmetric colli_symmetric_digits(int n, int most);
 
+/* Sets the digits and radices that these have, for symmetric->n. */
+void colli_symmetric_factor(colli_symmetric *symmetric, int most);
+
 /* Emits the schedule of shape->coll, which is one of the three, and frees the moves. */
 coll_status colli_symmetric_emit(const colli_shape *shape, colli_symmetric *symmetric,
                                  colli_sched **sched);

@@ -4,6 +4,17 @@
 #include <math.h>
 #include <stdlib.h>
 
+#define TYPICAL_ALPHA_NS 10000
+#define TYPICAL_STEP_NS  2500 /* system calls, packets and interrupts of one message */
+#define TYPICAL_BETA     0.32
+
+void colli_host_links_assume(colli_model *model) {
+  model->alpha_ns = fmax(model->alpha_ns, TYPICAL_ALPHA_NS);
+  model->flight_ns = fmax(model->flight_ns, TYPICAL_ALPHA_NS);
+  model->step_ns = fmax(model->step_ns, TYPICAL_STEP_NS);
+  model->host_beta_ns_per_byte = TYPICAL_BETA;
+}
+
 /* The host of each rank, or NULL. */
 static const int32_t *hosts_of(const colli_shape *shape) {
   return shape->ngroups <= 1 ? NULL : shape->ninner ? shape->inner[0] : shape->group;

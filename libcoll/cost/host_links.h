@@ -7,6 +7,10 @@
 
 #include "libcoll/cost/model.h"
 
+/* Sets what a network of 25 Gbit/s between hosts costs with TCP, which nobody has measured: what a
+ * model has was measured, if at all, on one host. */
+void colli_host_links_assume(colli_model *model);
+
 /* The number of hosts, which are the innermost groups. */
 int colli_host_links_count(const colli_shape *shape);
 

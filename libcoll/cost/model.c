@@ -25,6 +25,7 @@ void colli_model_make(const colli_calibration *calibration, colli_link_kind far,
                        .beta_ns_per_byte = all[far].beta_ns_per_byte,
                        .gamma_ns_per_byte = all[far].gamma_ns_per_byte,
                        .step_ns = all[far].step_ns,
+                       .host_step_ns = all[near].step_ns,
                        .core_share = core_share,
                        .chunk_share = chunk_share(far, core_share),
                        .near_alpha_ns = all[near].alpha_ns,
@@ -61,4 +62,10 @@ colli_pair_cost colli_model_pair(const colli_model *model, const colli_shape *sh
         model->inner[level].beta_ns_per_byte > 0)
       return model->inner[level];
   return (colli_pair_cost){model->near_alpha_ns, model->near_beta_ns_per_byte};
+}
+
+double colli_model_step(const colli_model *model, const colli_shape *shape, int a, int b) {
+  const int32_t *host = shape->ninner ? shape->inner[0] : shape->group;
+  const bool near = shape->ngroups > 1 && host[a] == host[b] && model->host_step_ns > 0;
+  return near ? model->host_step_ns : model->step_ns;
 }

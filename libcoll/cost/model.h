@@ -20,6 +20,7 @@ typedef struct colli_model {
   double beta_ns_per_byte;  /* to move a byte over a link, one way */
   double gamma_ns_per_byte; /* to reduce a byte */
   double step_ns;           /* a rank's own work for each message */
+  double host_step_ns;      /* the same for messages within a host; 0: as much */
   double core_share;        /* cores / ranks on the fullest machine, at most 1 */
   double near_alpha_ns;     /* alpha and beta between ranks of one group (shape->group), which */
   double near_beta_ns_per_byte; /* share memory; the others hold between groups */
@@ -48,6 +49,9 @@ static inline bool colli_model_is_far(double alpha_ns) {
 
 /* What a message costs between two ranks of a shape that are alone with it. */
 colli_pair_cost colli_model_pair(const colli_model *model, const colli_shape *shape, int a, int b);
+
+/* A rank's own work for a message between two ranks. */
+double colli_model_step(const colli_model *model, const colli_shape *shape, int a, int b);
 
 /*
  * The model of nranks ranks on `cores` cores (0: as many as ranks) whose slowest links are `far`,

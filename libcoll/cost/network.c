@@ -35,6 +35,7 @@ void colli_network_model(const colli_network *network, int nranks, colli_model *
   model->beta_ns_per_byte = far.beta_ns_per_byte;
   model->near_alpha_ns = near.alpha_ns;
   model->near_beta_ns_per_byte = near.beta_ns_per_byte;
+  model->host_step_ns = 0;
   model->sites = levels > 0 && colli_model_is_far(far.alpha_ns);
   for (int level = 0; level + 1 < levels; level++)
     model->inner[level] = cost_at(network, level);

@@ -184,9 +184,14 @@ static void transmit_message(replay *r, int who, const colli_step *step, wire *o
 }
 
 /* The time that a rank works on a slice. */
-static double slice_effort(const replay *r, const colli_step *step, double bytes) {
-  bool touches = (step->bits & COLLI_FOLD) || !(step->bits & (COLLI_RECV | COLLI_SEND));
-  return r->model->step_ns + (touches ? bytes * r->model->gamma_ns_per_byte : 0);
+static double slice_effort(const replay *r, int who, const colli_step *step, double bytes) {
+  const bool receives = step->bits & COLLI_RECV, sends = step->bits & COLLI_SEND;
+  const bool touches = (step->bits & COLLI_FOLD) || !(receives || sends);
+  const colli_shape *shape = &r->scheds[0]->shape;
+  const double in = receives ? colli_model_step(r->model, shape, step->peer_recv, who) : 0;
+  const double out = sends ? colli_model_step(r->model, shape, who, step->peer_send) : 0;
+  const double works = touches ? bytes * r->model->gamma_ns_per_byte : 0;
+  return works + (receives || sends ? fmax(in, out) : colli_model_step(r->model, shape, who, who));
 }
 
 /* Whether a lane's step is done, or has nothing to do. */
@@ -271,7 +276,7 @@ static void run_slice(replay *r, event e) {
   size_t count =
       colli_partition_range(r->part, colli_step_buf(step), colli_step_chunk(step), l->pass).count;
   size_t part = count - l->done < r->part->slice ? count - l->done : r->part->slice;
-  double bytes = (double)part * r->elem_bytes, takes = slice_effort(r, step, bytes);
+  double bytes = (double)part * r->elem_bytes, takes = slice_effort(r, e.rank, step, bytes);
   l->at = me->busy = ready + takes;
   r->last = fmax(r->last, l->at);
   r->work += takes;

@@ -100,11 +100,14 @@ static double beta_of(const rehearsal *r, int a, int b) {
 static double slice_effort(const rehearsal *r, int who, const colli_step *step, double bytes) {
   const colli_model *m = r->model;
   bool receives = step->bits & COLLI_RECV, sends = step->bits & COLLI_SEND;
-  double ns = receives || sends ? 0 : m->step_ns;
+  const colli_shape *shape = &r->scheds[0]->shape;
+  double ns = receives || sends ? 0 : colli_model_step(m, shape, who, who);
   if (receives)
-    ns += m->step_ns / 2 + bytes * beta_of(r, step->peer_recv, who) / 2;
+    ns += colli_model_step(m, shape, step->peer_recv, who) / 2 +
+          bytes * beta_of(r, step->peer_recv, who) / 2;
   if (sends)
-    ns += m->step_ns / 2 + bytes * beta_of(r, who, step->peer_send) / 2;
+    ns += colli_model_step(m, shape, who, step->peer_send) / 2 +
+          bytes * beta_of(r, who, step->peer_send) / 2;
   if ((step->bits & COLLI_FOLD) || !(receives || sends))
     ns += bytes * m->gamma_ns_per_byte;
   return ns;

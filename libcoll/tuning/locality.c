@@ -8,6 +8,7 @@
 
 #include "libcoll/base/error.h"
 #include "libcoll/base/libc.h"
+#include "libcoll/cost/host_links.h"
 #include "libcoll/cost/links.h"
 #include "libcoll/tuning/hierarchy.h"
 #include "libcoll/tuning/link_speed.h"
@@ -286,8 +287,6 @@ static void set_model(const colli_rank_table *table, const colli_transport_list 
   colli_limits_default(link, &out->limits);
   combine_calibrations(table, &calibration);
   colli_model_make(&calibration, link, near, fullest.ranks, fullest.cpus, &out->model);
-  if (out->ngroups > 1 && !device) /* nobody may know the link: then one rank can fill it */
-    out->model.host_beta_ns_per_byte = calibration.apart[link].beta_ns_per_byte;
   out->model.paired = link == COLLI_LINK_SHM && shared && is_paired(table);
   if (device)
     set_device_costs(table, slowest, index, &calibration, out);
@@ -309,8 +308,8 @@ coll_status colli_locality_find(const colli_rank_table *table, int rank,
     out->mate = find_mate(table, rank);
     set_model(table, transports, fullest, corrections, out);
     out->model.containers = containers;
-    if (containers) /* no link lies between them, unless somebody says so */
-      out->model.host_beta_ns_per_byte = 0;
+    if (out->ngroups > 1 && !out->model.device && !containers)
+      colli_host_links_assume(&out->model);
     made = colli_link_speed_apply(table, out);
   }
   coll_status status;

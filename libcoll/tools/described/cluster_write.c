@@ -32,17 +32,17 @@ void cluster_free(cluster *c) {
 /* Writes what messages cost. */
 static void write_costs(const cluster *c, FILE *out) {
   const colli_model *m = &c->model;
-  fprintf(
-      out,
-      "# alpha (ns) and beta (ns a byte) between groups, gamma (ns a byte reduced), ns of a "
-      "step, cores of a\n# rank, alpha and beta within the nearest groups, share of the longest "
-      "chunk, flight (ns), beta of a\n# host's link that its ranks share (0: none); device, "
-      "paired, "
-      "sites, containers\n");
-  fprintf(out, "model %.17g %.17g %.17g %.17g %.17g %.17g %.17g %.17g %.17g %.17g %d %d %d %d\n",
+  fputs(
+      "# alpha (ns) and beta (ns a byte) between groups, gamma (ns a byte reduced), ns of a step, "
+      "cores of a\n# rank, alpha and beta within the nearest groups, share of the longest chunk, "
+      "flight (ns), beta of a\n# host's link, which its ranks share (0: they do not), ns of a step "
+      "within a host; device, paired, sites,\n# containers\n",
+      out);
+  fprintf(out,
+          "model %.17g %.17g %.17g %.17g %.17g %.17g %.17g %.17g %.17g %.17g %.17g %d %d %d %d\n",
           m->alpha_ns, m->beta_ns_per_byte, m->gamma_ns_per_byte, m->step_ns, m->core_share,
           m->near_alpha_ns, m->near_beta_ns_per_byte, m->chunk_share, m->flight_ns,
-          m->host_beta_ns_per_byte, m->device, m->paired, m->sites, m->containers);
+          m->host_beta_ns_per_byte, m->host_step_ns, m->device, m->paired, m->sites, m->containers);
   fprintf(out, "# slots, bytes of one; of a chunk; of the shortest slice\nslots %u %zu %zu %zu\n",
           c->limits.slot_count, c->limits.slot_bytes, c->limits.chunk_bytes, c->limits.slice_bytes);
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "libcoll/base/param.h"
+#include "libcoll/cost/host_links.h"
 #include "libcoll/cost/links.h"
 #include "libcoll/tools/described/described.h"
 
@@ -58,7 +59,7 @@ static void set_described(const described_network *net, const colli_params *para
   if (net->network.nlevels)
     described_set_costs(net, &calibration, a);
   else if (net->hosts > 1)
-    a->model.host_beta_ns_per_byte = calibration.apart[far].beta_ns_per_byte;
+    colli_host_links_assume(&a->model);
   if (net->link_speeds)
     described_set_speeds(net, a);
   a->model.paired = net->hosts == 1 && near == COLLI_LINK_SHM &&
