@@ -122,8 +122,8 @@ static void expect_choice(cluster c, bool shared, size_t bytes, const char *name
 }
 
 Test(shares, choice) {
-  expect_choice(hosts_of(32, 8, 8), false, 16u << 20, "hier_trees");
-  expect_choice(hosts_of(32, 8, 7), false, 16u << 20, "hier_trees");
+  expect_choice(hosts_of(32, 8, 8), false, 4u << 20, "hier_trees");
+  expect_choice(hosts_of(32, 8, 7), false, 4u << 20, "hier_trees");
   /* Each sends over a host's link what need be; all else sends more. */
   expect_choice(hosts_of(32, 8, 8), true, 16u << 20, "ring");
   expect_choice(hosts_of(4, 2, 1), true, 64u << 20, "ring");

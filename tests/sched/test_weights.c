@@ -103,6 +103,31 @@ Test(model, counts_both_ends_of_a_link) {
   group_free(&all);
 }
 
+Test(model, ranks_of_a_host_share_its_link) {
+  colli_model model = {.alpha_ns = 100,
+                       .beta_ns_per_byte = 1,
+                       .near_beta_ns_per_byte = 1,
+                       .step_ns = 10,
+                       .host_step_ns = 5,
+                       .core_share = 1};
+  const colli_algo *algo = colli_algo_find(COLLI_ALLREDUCE, "recdbl");
+  const colli_limits limits = {32768, 16, 262144, 0};
+  int32_t host[4];
+  colli_shape shape = {.coll = COLLI_ALLREDUCE, .nranks = 4};
+  shape_spread(&shape, NEAR_HALVES, host);
+  group all = group_of(algo, &shape, NEAR_HALVES);
+  const colli_sched *const *scheds = (const colli_sched *const *)all.sched;
+  colli_partition part;
+  colli_choice_partition(algo, &all.sched[0]->shape, 100, 4, &limits, &part);
+  const double own = colli_predict(scheds, 4, &part, 4, 16, &model);
+  model.host_beta_ns_per_byte = 10;
+  const double shared = colli_predict(scheds, 4, &part, 4, 16, &model);
+  cr_expect_float_eq(own, 5 + 400 + 10 + 400 + 100 + 10, 1e-6, "%g: a near round, a far one", own);
+  cr_expect_float_eq(shared - own, 2 * 4000 - 400, 1e-6, "%g: two messages one after the other",
+                     shared - own);
+  group_free(&all);
+}
+
 /* The choice for hosts of so many ranks, one of which is slow. */
 static colli_choice choose(int each, bool known, size_t bytes, colli_model *model) {
   static double beta[HOSTS];

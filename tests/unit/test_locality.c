@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "libcoll/base/error.h"
+#include "libcoll/cost/host_links.h"
 #include "libcoll/cost/links.h"
 #include "libcoll/tuning/hierarchy.h"
 #include "libcoll/tuning/link_speed.h"
@@ -61,6 +62,14 @@ static colli_locality find(void) {
   return found;
 }
 
+/* The model of TCP between hosts of whose network nothing is known. */
+static colli_model usual_network(void) {
+  colli_model usual;
+  colli_model_default(COLLI_LINK_TCP, 1, 0, &usual);
+  colli_host_links_assume(&usual);
+  return usual;
+}
+
 /* Whether model and limits are those of a kind of link. */
 static bool is_of(const colli_locality *found, colli_link_kind link) {
   colli_model model;
@@ -93,7 +102,10 @@ Test(locality, one_rank_without_it_makes_it_useless) {
 Test(locality, between_hosts_it_does_not_count) {
   fill_table(2, 5);
   colli_locality found = find();
-  cr_expect(is_of(&found, COLLI_LINK_TCP));
+  const colli_model usual = usual_network();
+  cr_expect_eq(found.model.alpha_ns, usual.alpha_ns);
+  cr_expect_eq(found.model.host_beta_ns_per_byte, usual.host_beta_ns_per_byte);
+  cr_expect_lt(found.model.host_step_ns, usual.step_ns, "they share memory within hosts");
   cr_expect_null(found.model.corrections, "they were measured on one host");
   cr_expect_eq(found.ngroups, 2);
   cr_expect_eq(found.group[3], 1);
@@ -188,14 +200,13 @@ static void expect_links(double beta, bool differ) {
 }
 
 Test(link_speed, slowest_counts_if_all_are_known) {
-  colli_model usual;
-  colli_model_default(COLLI_LINK_TCP, 1, 0, &usual);
+  const colli_model usual = usual_network();
   fill_speeds(1000, 1000, 100, 1000, COLLI_SPEED_DECLARED);
   expect_links(80, true);
   fill_speeds(1000, 1000, 1000, 1000, COLLI_SPEED_MEASURED);
   expect_links(8, false);
   fill_speeds(1000, 1000, 100, 0, COLLI_SPEED_DECLARED);
-  expect_links(usual.beta_ns_per_byte, false);
+  expect_links(usual.host_beta_ns_per_byte, false);
   fill_speeds(1e8, 1e8, 1e8, 4e8, COLLI_SPEED_DECLARED);
   expect_links(8e-5, false); /* faster than what a core can send: so they are alike */
 }
@@ -288,8 +299,7 @@ static void expect_numbers(const int32_t *found, int a, int b, int c, int d) {
 }
 
 Test(hierarchy, one_level) {
-  colli_model usual;
-  colli_model_default(COLLI_LINK_TCP, 1, 0, &usual);
+  const colli_model usual = usual_network();
   fill_sites(1, "abab");
   colli_locality found = find();
   cr_assert_eq(found.ngroups, 2);
@@ -297,16 +307,15 @@ Test(hierarchy, one_level) {
   cr_assert_eq(found.ninner, 1);
   expect_numbers(found.inner[0], 0, 1, 2, 3);
   cr_expect_eq(found.model.near_alpha_ns, usual.alpha_ns, "hosts of one group");
-  cr_expect_eq(found.model.near_beta_ns_per_byte, usual.beta_ns_per_byte);
+  cr_expect_eq(found.model.near_beta_ns_per_byte, usual.host_beta_ns_per_byte);
   cr_expect_eq(found.model.alpha_ns, 2 * usual.alpha_ns, "assumed");
-  cr_expect_eq(found.model.beta_ns_per_byte, 2 * usual.beta_ns_per_byte);
+  cr_expect_eq(found.model.beta_ns_per_byte, 2 * usual.host_beta_ns_per_byte);
   cr_expect_not(found.model.sites, "they are not so far from each other");
   colli_locality_free(&found);
 }
 
 Test(hierarchy, two_levels_and_what_they_cost) {
-  colli_model usual;
-  colli_model_default(COLLI_LINK_TCP, 1, 0, &usual);
+  const colli_model usual = usual_network();
   fill_levels(1, (const char *const[]){"paris@200mbit,20ms/1", "oslo@10ms/1@8gbit",
                                        "paris@200mbit,20ms/2", "paris@100mbit/1"});
   colli_locality found = find();
@@ -317,7 +326,7 @@ Test(hierarchy, two_levels_and_what_they_cost) {
   expect_numbers(found.inner[1], 0, 1, 2, 0);
   cr_expect_eq(found.model.inner[1].alpha_ns, usual.alpha_ns, "inside a rack");
   cr_expect_eq(found.model.near_alpha_ns, 2 * usual.alpha_ns, "between racks of a site");
-  cr_expect_eq(found.model.near_beta_ns_per_byte, fmax(1, usual.beta_ns_per_byte));
+  cr_expect_eq(found.model.near_beta_ns_per_byte, fmax(1, usual.host_beta_ns_per_byte));
   cr_expect_eq(found.model.alpha_ns, 1e7, "half of the longest round trip");
   cr_expect_eq(found.model.beta_ns_per_byte, 80, "the slowest");
   cr_expect(found.model.sites);
