@@ -108,8 +108,8 @@ static links pairs_of_round(const colli_model *model, const colli_shape *shape, 
 
 /* The average over all rounds of pairs. Ranks that exchange come back to where they were, so the
  * farthest pairs of each round count; a way through a tree crosses each border of groups once, and
- * few ranks are part of its longest messages. Rounds of two have no more ranks than a power of two.
- */
+ * few ranks are part of its longest messages. Whole vectors are exchanged among a power of two of
+ * ranks only. */
 static link_cost cost_of_pairs(const colli_algo *algo, const colli_shape *shape,
                                const colli_model *model, double filled) {
   const bool tree = algo->reach == COLLI_REACH_TREE;

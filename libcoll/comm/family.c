@@ -182,8 +182,10 @@ static coll_status describe_self(colli_family *family, const colli_assembly *ass
     info->clock_id = find_clock(family);
   if (params->from_env[COLLI_PARAM_SLOT_BYTES])
     info->slot_bytes = (uint32_t)params->number[COLLI_PARAM_SLOT_BYTES];
-  coll_status status = colli_link_speed_parse(params->text[COLLI_PARAM_LINK_SPEED],
-                                              &info->link_mbit, &info->link_source, error);
+  const bool real = colli_world_is_real(&family->world);
+  const double cards = real ? colli_net_cards_mbit(params->text[COLLI_PARAM_TCP_IFNAME]) : 0;
+  coll_status status =
+      colli_link_speed_describe(params->text[COLLI_PARAM_LINK_SPEED], cards, info, error);
   if (status == COLL_OK)
     status = colli_hierarchy_describe(params->text[COLLI_PARAM_LEVELS], info, error);
   if (status != COLL_OK)
@@ -197,7 +199,7 @@ static coll_status describe_self(colli_family *family, const colli_assembly *ass
   name_transports(assembly->transports, info->transport_names, sizeof(info->transport_names));
   colli_locality_describe(info);
   colli_shm_capacity_describe(&family->shm_capacity, info);
-  if (colli_world_is_real(&family->world))
+  if (real)
     colli_calibration_load(params->text[COLLI_PARAM_CALIBRATION], &family->log, &info->calibration,
                            &family->corrections, NULL);
   else

@@ -192,3 +192,35 @@ int colli_net_interfaces(const char *ifname, colli_addr *addrs, int max, coll_er
     addrs[i] = all[i].addr;
   return used;
 }
+
+/* The speed of a card that is not among the first `count` of `seen`, to which it is added; 0: it
+ * is, or this is no card; -1: the kernel does not know. */
+static long card_mbit(const struct ifaddrs *ifa, const char *filter, uint32_t *seen, int *count) {
+  colli_interface one = {.mbit = 0};
+  char path[PATH_MAX];
+  snprintf(path, sizeof(path), "/sys/class/net/%s/device", ifa->ifa_name);
+  if (!read_interface(ifa, filter, IFF_UP | IFF_RUNNING, &one) || one.loopback ||
+      access(path, F_OK) != 0)
+    return 0;
+  for (int i = 0; i < *count; i++)
+    if (seen[i] == one.addr.scope)
+      return 0;
+  seen[(*count)++] = one.addr.scope;
+  return one.mbit > 0 ? one.mbit : -1;
+}
+
+double colli_net_cards_mbit(const char *ifname) {
+  struct ifaddrs *list;
+  uint32_t seen[MAX_FOUND];
+  int count = 0;
+  double sum = 0;
+  if (getifaddrs(&list) != 0)
+    return 0;
+  for (const struct ifaddrs *ifa = list; ifa && count < MAX_FOUND && sum >= 0;
+       ifa = ifa->ifa_next) {
+    const long mbit = card_mbit(ifa, *ifname ? ifname : inner, seen, &count);
+    sum = mbit < 0 ? -1 : sum + (double)mbit;
+  }
+  freeifaddrs(list);
+  return sum > 0 ? sum : 0;
+}

@@ -31,6 +31,17 @@ coll_status colli_link_speed_parse(const char *text, double *mbit, uint64_t *sou
       text);
 }
 
+coll_status colli_link_speed_describe(const char *text, double cards_mbit, colli_rank_info *info,
+                                      coll_error *error) {
+  const coll_status status =
+      colli_link_speed_parse(text, &info->link_mbit, &info->link_source, error);
+  if (status == COLL_OK && info->link_source == COLLI_SPEED_UNKNOWN && cards_mbit > 0) {
+    info->link_mbit = cards_mbit;
+    info->link_source = COLLI_SPEED_CARDS;
+  }
+  return status;
+}
+
 void colli_link_speed_print(double mbit, char *text, size_t bytes) {
   double kbit = mbit * 1e3 + 0.5;
   snprintf(text, bytes, "%llukbit", kbit < 1 ? 1 : (unsigned long long)kbit);

@@ -1,7 +1,8 @@
 /*
- * link_speed.h: how fast the hosts' links to the network are: as COLL_LINK_SPEED says, or as
- * measured at creation. What the kernel says of interfaces is not asked: bridges, tunnels and
- * interfaces that lead to no peer have speeds, too.
+ * link_speed.h: how fast the hosts' links to the network are: as COLL_LINK_SPEED says, as measured
+ * at creation, or as the kernel says of the cards. Bridges and tunnels have speeds, too, but not of
+ * their own, and are not asked. A card that leads to no peer counts, as nobody knows that before
+ * it is tried.
  */
 #ifndef COLLI_TUNING_LINK_SPEED_H
 #define COLLI_TUNING_LINK_SPEED_H
@@ -12,6 +13,11 @@
  * speed) and *source. Errors: INVALID_USAGE. */
 coll_status colli_link_speed_parse(const char *text, double *mbit, uint64_t *source,
                                    coll_error *error);
+
+/* Describes this rank: what the setting says or, if that is empty, what its network cards can do
+ * (colli_net_cards_mbit(); 0: not known). Errors: INVALID_USAGE. */
+coll_status colli_link_speed_describe(const char *text, double cards_mbit, colli_rank_info *info,
+                                      coll_error *error);
 
 /* The setting that says so: what a communicator that is made from this one inherits. */
 void colli_link_speed_print(double mbit, char *text, size_t bytes);

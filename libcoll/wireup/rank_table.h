@@ -22,6 +22,7 @@
 /* Where colli_rank_info.link_mbit comes from. Later ones are trusted more. */
 typedef enum colli_speed_source {
   COLLI_SPEED_UNKNOWN,
+  COLLI_SPEED_CARDS,    /* what the kernel says of the cards */
   COLLI_SPEED_WANTED,   /* not known, and the rank asks to measure it */
   COLLI_SPEED_MEASURED, /* at creation */
   COLLI_SPEED_DECLARED, /* COLL_LINK_SPEED */

@@ -8,6 +8,7 @@
 #include "libcoll/cost/links.h"
 #include "libcoll/cost/predict.h"
 #include "libcoll/cost/weights.h"
+#include "libcoll/tuning/link_speed.h"
 #include "support_group.h"
 
 #define HOSTS 8
@@ -80,6 +81,68 @@ Test(weights, copy) {
   cr_expect_neq((void *)copy->share, (void *)weights->share);
   free(weights);
   free(copy);
+}
+
+/* ---- what a rank says of its link ------------------------------------------------------------ */
+
+Test(link_speed, setting) {
+  static const struct {
+    const char *text;
+    double mbit;
+    colli_speed_source source;
+  } good[] = {{"", 0, COLLI_SPEED_UNKNOWN},
+              {"measure", 0, COLLI_SPEED_WANTED},
+              {"100mbit", 100, COLLI_SPEED_DECLARED},
+              {"2.5gbit", 2500, COLLI_SPEED_DECLARED},
+              {"64kbit", 0.064, COLLI_SPEED_DECLARED},
+              {"1kbit", 0.001, COLLI_SPEED_DECLARED},
+              {"10.25gbit", 10250, COLLI_SPEED_DECLARED},
+              {"400.gbit", 4e5, COLLI_SPEED_DECLARED},
+              {"1000tbit", 1e9, COLLI_SPEED_DECLARED}};
+  static const char *const bad[] = {"100",      "mbit",       "-1mbit",   "0mbit",     "100Mbit",
+                                    "100mbits", "inf",        "nan",      "1e9",       "10000tbit",
+                                    " 1gbit",   "measured",   "0x1mbit",  "1.2.3mbit", ".5gbit",
+                                    "1e3mbit",  "0.0001kbit", "1001tbit", "2,5gbit",   "1gbit "};
+  coll_error error = COLL_ERROR_INIT;
+  double mbit;
+  uint64_t source;
+  for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
+    cr_expect_eq(colli_link_speed_parse(good[i].text, &mbit, &source, &error), COLL_OK);
+    cr_expect_float_eq(mbit, good[i].mbit, 1e-12);
+    cr_expect_eq(source, good[i].source);
+  }
+  for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+    cr_expect_eq(colli_link_speed_parse(bad[i], &mbit, &source, &error), COLL_ERR_INVALID_USAGE,
+                 "%s", bad[i]);
+    cr_expect_not_null(strstr(error.message, "COLL_LINK_SPEED"));
+  }
+  static const double printed[] = {0.001, 114.68, 2.5e6, 1e9};
+  for (size_t i = 0; i < sizeof(printed) / sizeof(printed[0]); i++) {
+    char text[32];
+    colli_link_speed_print(printed[i], text, sizeof(text));
+    cr_expect_eq(colli_link_speed_parse(text, &mbit, &source, &error), COLL_OK, "%s", text);
+    cr_expect_float_eq(mbit, printed[i], 1e-3);
+  }
+}
+
+/* What a setting says wins over what the cards can do, which nobody has measured. */
+Test(link_speed, of_cards) {
+  static const struct {
+    const char *text;
+    double cards, mbit;
+    colli_speed_source source;
+  } cases[] = {{"", 25000, 25000, COLLI_SPEED_CARDS},
+               {"", 0, 0, COLLI_SPEED_UNKNOWN},
+               {"1gbit", 25000, 1000, COLLI_SPEED_DECLARED},
+               {"measure", 25000, 0, COLLI_SPEED_WANTED}};
+  for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+    colli_rank_info info = {.pid = 1};
+    coll_error error = COLL_ERROR_INIT;
+    cr_assert_eq(colli_link_speed_describe(cases[i].text, cases[i].cards, &info, &error), COLL_OK);
+    cr_expect_eq(info.link_mbit, cases[i].mbit);
+    cr_expect_eq(info.link_source, cases[i].source);
+  }
+  _Static_assert(COLLI_SPEED_CARDS < COLLI_SPEED_MEASURED, "which is trusted more");
 }
 
 /* ---- the model ------------------------------------------------------------------------------- */

@@ -230,46 +230,6 @@ Test(link_speed, devices_have_their_own) {
   expect_links(0, false);
 }
 
-Test(link_speed, setting) {
-  static const struct {
-    const char *text;
-    double mbit;
-    colli_speed_source source;
-  } good[] = {{"", 0, COLLI_SPEED_UNKNOWN},
-              {"measure", 0, COLLI_SPEED_WANTED},
-              {"100mbit", 100, COLLI_SPEED_DECLARED},
-              {"2.5gbit", 2500, COLLI_SPEED_DECLARED},
-              {"64kbit", 0.064, COLLI_SPEED_DECLARED},
-              {"1kbit", 0.001, COLLI_SPEED_DECLARED},
-              {"10.25gbit", 10250, COLLI_SPEED_DECLARED},
-              {"400.gbit", 4e5, COLLI_SPEED_DECLARED},
-              {"1000tbit", 1e9, COLLI_SPEED_DECLARED}};
-  static const char *const bad[] = {"100",      "mbit",       "-1mbit",   "0mbit",     "100Mbit",
-                                    "100mbits", "inf",        "nan",      "1e9",       "10000tbit",
-                                    " 1gbit",   "measured",   "0x1mbit",  "1.2.3mbit", ".5gbit",
-                                    "1e3mbit",  "0.0001kbit", "1001tbit", "2,5gbit",   "1gbit "};
-  coll_error error = COLL_ERROR_INIT;
-  double mbit;
-  uint64_t source;
-  for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
-    cr_expect_eq(colli_link_speed_parse(good[i].text, &mbit, &source, &error), COLL_OK);
-    cr_expect_float_eq(mbit, good[i].mbit, 1e-12);
-    cr_expect_eq(source, good[i].source);
-  }
-  for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-    cr_expect_eq(colli_link_speed_parse(bad[i], &mbit, &source, &error), COLL_ERR_INVALID_USAGE,
-                 "%s", bad[i]);
-    cr_expect_not_null(strstr(error.message, "COLL_LINK_SPEED"));
-  }
-  static const double printed[] = {0.001, 114.68, 2.5e6, 1e9};
-  for (size_t i = 0; i < sizeof(printed) / sizeof(printed[0]); i++) {
-    char text[32];
-    colli_link_speed_print(printed[i], text, sizeof(text));
-    cr_expect_eq(colli_link_speed_parse(text, &mbit, &source, &error), COLL_OK, "%s", text);
-    cr_expect_float_eq(mbit, printed[i], 1e-3);
-  }
-}
-
 /* ---- groups of hosts ------------------------------------------------------------------------- */
 
 /* Ranks of some hosts with these levels (NULL: none); TCP between hosts. */

@@ -164,6 +164,13 @@ Test(net, this_threads_node_decides) {
   cr_assert_gt(colli_net_interfaces("", addrs, 8, &error), 1, "%s", error.message);
   cr_expect_eq(addrs[0].ip[1], 2);
   cr_expect_eq(addrs[1].ip[1], 1);
+  /* What they can do together; an interface without a device is no card, a second address none. */
+  cr_assert_eq(system("ip addr add 10.3.0.1/24 dev near1; ip addr add 10.4.0.1/24 dev near0"), 0);
+  cr_expect_eq(colli_net_cards_mbit(""), 200000);
+  cr_expect_eq(colli_net_cards_mbit("near"), 100000);
+  cr_expect_eq(colli_net_cards_mbit("near1"), 0);
+  cr_assert_eq(system("echo -1 > /sys/class/net/far0/speed"), 0);
+  cr_expect_eq(colli_net_cards_mbit(""), 0, "it is not known of one of them");
 }
 
 /* Pretends that this thread may run on a processor of a large machine, whose kernel refuses sets of

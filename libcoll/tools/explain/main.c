@@ -15,9 +15,27 @@ static void print_shares(const answer *a) {
   printf("\n");
 }
 
+/* Prints what messages cost. */
+static void print_costs(const question *q, const answer *a) {
+  const colli_model *m = &a->model;
+  printf("\nmodel: alpha %.0f ns a message, beta %.3g ns a byte, gamma %.3g ns a byte reduced, "
+         "%.0f ns a step; %u slots of %zu bytes\n",
+         m->alpha_ns, m->beta_ns_per_byte, m->gamma_ns_per_byte, m->step_ns, a->limits.slot_count,
+         a->limits.slot_bytes);
+  for (int i = q->net.network.nlevels - 2; i >= 0; i--)
+    printf("within %d ranks: alpha %.0f ns a message, beta %.3g ns a byte\n",
+           q->net.network.level[i].ranks, q->net.network.level[i].alpha_ns,
+           q->net.network.level[i].beta_ns_per_byte);
+  if (a->shape.ngroups > 1 && !q->net.network.nlevels)
+    printf("within a %s: alpha %.0f ns a message, beta %.3g ns a byte\n",
+           a->shape.ninner > 0 ? "group" : "host", m->near_alpha_ns, m->near_beta_ns_per_byte);
+  if (m->host_beta_ns_per_byte > 0)
+    printf("the ranks of a host share its link to the network: %.3g ns a byte\n",
+           m->host_beta_ns_per_byte);
+}
+
 /* Prints the question and the model. */
 static void print_question(const question *q, const answer *a) {
-  const colli_model *m = &a->model;
   printf("%s", q->name);
   if (q->last_bytes)
     printf(" of %zu to %zu bytes (%s)%s", q->bytes, q->last_bytes, q->type_name,
@@ -44,20 +62,7 @@ static void print_question(const question *q, const answer *a) {
            q->net.cores_given ? "" : " (those of this machine; --cores C assumes others)");
   else
     printf(", each on its own core");
-  printf("\nmodel: alpha %.0f ns a message, beta %.3g ns a byte, gamma %.3g ns a byte reduced, "
-         "%.0f ns a step; %u slots of %zu bytes\n",
-         m->alpha_ns, m->beta_ns_per_byte, m->gamma_ns_per_byte, m->step_ns, a->limits.slot_count,
-         a->limits.slot_bytes);
-  for (int i = q->net.network.nlevels - 2; i >= 0; i--)
-    printf("within %d ranks: alpha %.0f ns a message, beta %.3g ns a byte\n",
-           q->net.network.level[i].ranks, q->net.network.level[i].alpha_ns,
-           q->net.network.level[i].beta_ns_per_byte);
-  if (a->shape.ngroups > 1 && !q->net.network.nlevels)
-    printf("within a %s: alpha %.0f ns a message, beta %.3g ns a byte\n",
-           a->shape.ninner > 0 ? "group" : "host", m->near_alpha_ns, m->near_beta_ns_per_byte);
-  if (m->host_beta_ns_per_byte > 0)
-    printf("the ranks of a host share its link to the network: %.3g ns a byte\n",
-           m->host_beta_ns_per_byte);
+  print_costs(q, a);
   print_shares(a);
   if (q->net.cluster)
     printf("costs are those of the run that wrote the file\n\n");
@@ -65,7 +70,8 @@ static void print_question(const question *q, const answer *a) {
     printf("the network is as assumed by --levels; nothing of it was measured\n\n");
   else if (a->origin.path[0])
     printf("measured on %s with %d cores, %s (%s)%s\n\n", a->origin.host, a->origin.cores,
-           a->origin.date, a->origin.path, m->corrections ? ", and all algorithms measured" : "");
+           a->origin.date, a->origin.path,
+           a->model.corrections ? ", and all algorithms measured" : "");
   else
     printf("typical costs; coll_calibrate measures those of this machine\n\n");
 }

@@ -183,7 +183,9 @@ static void print_place(const topo_ranks *from, int rank, FILE *out) {
     fprintf(out, ", in %s", info.levels);
   if (info.link_mbit > 0)
     fprintf(out, ", a link of %.4g Mbit/s (%s)", info.link_mbit,
-            info.link_source == COLLI_SPEED_MEASURED ? "measured" : "COLL_LINK_SPEED");
+            info.link_source == COLLI_SPEED_MEASURED ? "measured"
+            : info.link_source == COLLI_SPEED_CARDS  ? "as its cards can do"
+                                                     : "COLL_LINK_SPEED");
   fputc('\n', out);
 }
 
