@@ -320,6 +320,8 @@ double colli_tree_first(const colli_shape *shape, colli_tree tree, unsigned ways
     *busiest = later(c.busiest, later(links.own, links.shared));
   }
   *work = (colli_work){c.all.steps / n, c.all.received / n, c.all.waits / n, c.all.reduced / n};
+  if (model->host_beta_ns_per_byte <= 0)
+    return c.end;
   /* In one pass, nothing goes down before all has come up. */
   return later(c.end, links_occupied(&c, ways & COLLI_TREE_UP).shared +
                           links_occupied(&c, ways & COLLI_TREE_DOWN).shared);

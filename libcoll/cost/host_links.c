@@ -29,9 +29,9 @@ int colli_host_links_count(const colli_shape *shape) {
 }
 
 double colli_host_links_beta(const colli_model *model, const colli_shape *shape, int a, int b) {
-  const int32_t *host = hosts_of(shape);
   const double link = model->host_beta_ns_per_byte;
-  if (!host || host[a] == host[b] || link <= 0)
+  const int32_t *host = link > 0 ? hosts_of(shape) : NULL;
+  if (!host || host[a] == host[b])
     return 0;
   const int32_t *next = shape->ninner > 1 ? shape->inner[1] : shape->group; /* groups of hosts */
   if (shape->ninner == 0 || next[a] == next[b])

@@ -65,7 +65,8 @@ colli_pair_cost colli_model_pair(const colli_model *model, const colli_shape *sh
 }
 
 double colli_model_step(const colli_model *model, const colli_shape *shape, int a, int b) {
+  if (model->host_step_ns <= 0 || shape->ngroups <= 1)
+    return model->step_ns;
   const int32_t *host = shape->ninner ? shape->inner[0] : shape->group;
-  const bool near = shape->ngroups > 1 && host[a] == host[b] && model->host_step_ns > 0;
-  return near ? model->host_step_ns : model->step_ns;
+  return host[a] == host[b] ? model->host_step_ns : model->step_ns;
 }
