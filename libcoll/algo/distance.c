@@ -121,12 +121,16 @@ static link_cost cost_of_pairs(const colli_algo *algo, const colli_shape *shape,
   if (!tree && algo->radix > 2)
     colli_symmetric_factor(&digits, algo->radix);
   long long block = 1;
+  double before = INFINITY;
   for (int round = 0; block < n; round++) {
     const int radix = digits.digits ? digits.radix[round] : algo->radix;
     links l = pairs_of_round(model, shape, block, radix);
     settle_links(&l, part * l.crossing / hosts / (tree ? (double)block : 1));
     const link_cost most = {{l.most.pair.alpha_ns, l.slowest}, l.most.step_ns, 0};
     add_round(&t, algo, shape, block, radix, tree ? l.mean : most);
+    if (most.step_ns > before) /* what arrives in one round is sent on in the next: one step */
+      t.step_ns += most.step_ns - before;
+    before = most.step_ns;
     block *= radix;
   }
   return (link_cost){{t.alpha_ns / t.waits, t.beta_ns_per_byte / t.blocks}, t.step_ns / t.waits, 0};
@@ -197,8 +201,9 @@ static links links_of_root(const colli_model *model, const colli_shape *shape) {
 static link_cost cost_of_all(const colli_algo *algo, const colli_shape *shape,
                              const colli_model *model) {
   links l = links_of_root(model, shape);
-  const int hosts = colli_host_links_count(shape);
-  settle_links(&l, algo->coll == COLLI_SCATTER ? 1 : (double)shape->nranks / hosts);
+  const double ranks = (double)shape->nranks / colli_host_links_count(shape);
+  const double busy = algo->reach == COLLI_REACH_TURNS ? messages_at_once(&l, shape) : ranks;
+  settle_links(&l, algo->coll == COLLI_SCATTER ? 1 : busy);
   const colli_pair_cost pair =
       algo->reach == COLLI_REACH_ALL
           ? (colli_pair_cost){l.most.pair.alpha_ns, l.mean.pair.beta_ns_per_byte}
@@ -215,14 +220,32 @@ static double step_in_trees(const colli_model *model, const colli_shape *shape) 
   return sum / rounds;
 }
 
+/* How long the messages of a round, which are empty, occupy the link of a host, on average. */
+static double barrier_gaps(const colli_algo *algo, const colli_shape *shape,
+                           const colli_model *model) {
+  const double each = (double)shape->nranks / colli_host_links_count(shape);
+  double messages = 0;
+  int rounds = 0;
+  if (model->host_beta_ns_per_byte <= 0)
+    return 0;
+  if (algo->reach == COLLI_REACH_ALL)
+    return each * (shape->nranks - each) * model->host_gap_ns;
+  for (long long block = 1; block < shape->nranks; block *= algo->radix, rounds++) {
+    const links l = links_ahead(model, shape, algo->reach, block, algo->radix);
+    messages += (algo->radix - 1) * messages_at_once(&l, shape);
+  }
+  return messages / rounds * model->host_gap_ns;
+}
+
 colli_model colli_algo_model(const colli_algo *algo, const colli_shape *shape,
                              const colli_partition *partition, size_t elem_bytes,
-                             const colli_model *model) {
+                             const colli_model *costs) {
+  const colli_terms t = colli_terms_make(partition, elem_bytes, costs);
+  const colli_model gapless = colli_host_links_for(costs, t.bytes / t.slices), *model = &gapless;
   link_cost link = {{model->alpha_ns, model->beta_ns_per_byte}, model->step_ns, 0};
-  const colli_terms t = colli_terms_make(partition, elem_bytes, model);
   const double filled = t.filled * partition->nchunks;
   if (algo->groups || shape->ngroups <= 1 || shape->nranks == 1)
-    return *model;
+    return *costs;
   switch (algo->reach) {
   case COLLI_REACH_FAR: /* all messages for the root come over its host's link */
     return colli_host_links_busy(model, shape, links_of_root(model, shape).crossing);
@@ -247,6 +270,8 @@ colli_model colli_algo_model(const colli_algo *algo, const colli_shape *shape,
     link = cost_of_all(algo, shape, model);
     break;
   }
+  if (algo->coll == COLLI_BARRIER)
+    link.pair.alpha_ns += barrier_gaps(algo, shape, costs);
   colli_model out = *model;
   out.host_beta_ns_per_byte = 0; /* is in: */
   out.alpha_ns = link.pair.alpha_ns;

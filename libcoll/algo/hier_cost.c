@@ -305,7 +305,9 @@ static double sum_parts(const colli_hier *hier, const colli_shape *shape, colli_
   int smallest = l->size[0];
   for (int group = 1; group < l->ngroups; group++)
     smallest = l->size[group] < smallest ? l->size[group] : smallest;
-  const colli_model busy = colli_host_links_busy(model, shape, fitting->split ? smallest : 1);
+  const colli_terms t = colli_terms_make(partition, elem_bytes, model);
+  const colli_model gapless = colli_host_links_for(model, t.bytes / t.slices);
+  const colli_model busy = colli_host_links_busy(&gapless, shape, fitting->split ? smallest : 1);
   priced it = {.hier = fitting,
                .l = l,
                .among = colli_layout_across(l, shape, l->leader),

@@ -201,7 +201,7 @@ static void place_ranks(race *r, const colli_tree *tree, int which) {
   }
 }
 
-/* How long a byte of each tree takes over all links out of a rank, of the rank that takes longest;
+/* How long a slice of each tree takes over all links out of a rank, of the rank that takes longest;
  * *shared: over the link of the busiest host. */
 static double slowest_out(const race *r, double *shared) {
   double most = 0;
@@ -211,8 +211,8 @@ static double slowest_out(const race *r, double *shared) {
     for (const way *w = &r->ways[2 * rank]; w < &r->ways[2 * rank + 2]; w++)
       for (int to = w->parent == COLLI_NOBODY ? 1 : 0; to <= w->children; to++) {
         const int peer = to == 0 ? w->parent : w->child[to - 1];
-        out += colli_model_pair(r->model, r->shape, rank, peer).beta_ns_per_byte;
-        colli_host_load_add(&hosts, rank, peer, 1);
+        out += r->bytes * colli_model_pair(r->model, r->shape, rank, peer).beta_ns_per_byte;
+        colli_host_load_add(&hosts, rank, peer, r->bytes);
       }
     most = fmax(most, out);
   }
@@ -239,7 +239,7 @@ double colli_twotrees_time(const colli_shape *shape, const colli_tree *a, const 
     place_ranks(&r, a, 0);
     place_ranks(&r, b, 1);
     const double out = slowest_out(&r, &shared);
-    *sending = terms->bytes * fmax(out, shared);
+    *sending = terms->slices * fmax(out, shared);
     for (int number = 0; number < 2 * a->nranks; number++)
       call_on(&r, number);
     serve_all(&r);
@@ -247,5 +247,5 @@ double colli_twotrees_time(const colli_shape *shape, const colli_tree *a, const 
   free(r.ways);
   free(r.ranks);
   free(r.heap);
-  return made ? fmax(r.end, r.bytes * shared) : INFINITY;
+  return made ? fmax(r.end, shared) : INFINITY;
 }

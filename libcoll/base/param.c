@@ -95,7 +95,7 @@ const colli_param_info colli_param_table[COLLI_PARAM_COUNT] = {
          "hosts of one group are nearer to each other than to others. What lies between groups may "
          "follow a name, as speed and round trip: paris@200mbit,20ms/rack7. On all hosts or on "
          "none. Empty: as Slurm's topology says, if it does. none: not known. See "
-         "cards. See docs/topology.md."},
+         "docs/topology.md."},
     [COLLI_PARAM_PORT_RANGE] = {"COLL_PORT_RANGE", COLLI_PARAM_STRING, "", 0, 0,
                                 "TCP ports to listen on: 6000-6099, or a single number. Empty: any "
                                 "free port."},

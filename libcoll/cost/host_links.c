@@ -4,7 +4,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define TYPICAL_ALPHA_NS 10000
+#define TYPICAL_ALPHA_NS 9000
+#define TYPICAL_GAP_NS   1000
 #define TYPICAL_STEP_NS  2500 /* system calls, packets and interrupts of one message */
 #define TYPICAL_BETA     0.32
 
@@ -13,6 +14,7 @@ void colli_host_links_assume(colli_model *model) {
   model->flight_ns = fmax(model->flight_ns, TYPICAL_ALPHA_NS);
   model->step_ns = fmax(model->step_ns, TYPICAL_STEP_NS);
   model->host_beta_ns_per_byte = TYPICAL_BETA;
+  model->host_gap_ns = TYPICAL_GAP_NS;
 }
 
 /* The host of each rank, or NULL. */
@@ -41,25 +43,35 @@ double colli_host_links_beta(const colli_model *model, const colli_shape *shape,
 
 /* Slows down links between hosts, of which `each` share one; what hosts that are farther from each
  * other have is shared, too. */
-static void share_link(colli_pair_cost *link, double host_beta, double each, bool nearest) {
+static void share_link(const colli_model *model, double each, bool nearest, colli_pair_cost *link) {
+  const double host_beta = model->host_beta_ns_per_byte;
   const double least = nearest ? host_beta : fmax(host_beta, link->beta_ns_per_byte);
-  if (link->beta_ns_per_byte > 0)
-    link->beta_ns_per_byte = fmax(link->beta_ns_per_byte, each * least);
+  if (link->beta_ns_per_byte <= 0)
+    return;
+  link->beta_ns_per_byte = fmax(link->beta_ns_per_byte, each * least);
+}
+
+colli_model colli_host_links_for(const colli_model *model, double bytes) {
+  colli_model out = *model;
+  if (model->host_beta_ns_per_byte > 0 && bytes > 0)
+    out.host_beta_ns_per_byte += model->host_gap_ns / bytes;
+  out.host_gap_ns = 0;
+  return out;
 }
 
 colli_model colli_host_links_busy(const colli_model *model, const colli_shape *shape,
                                   double at_once) {
   colli_model out = *model;
-  const double host_beta = model->host_beta_ns_per_byte, each = fmax(1, at_once);
-  if (shape->ngroups <= 1 || host_beta <= 0)
+  const double each = fmax(1, at_once);
+  if (shape->ngroups <= 1 || model->host_beta_ns_per_byte <= 0)
     return out;
   colli_pair_cost near = {out.near_alpha_ns, out.near_beta_ns_per_byte},
                   far = {out.alpha_ns, out.beta_ns_per_byte};
   for (int level = 1; level < shape->ninner; level++)
-    share_link(&out.inner[level], host_beta, each, level == 1);
+    share_link(model, each, level == 1, &out.inner[level]);
   if (shape->ninner > 0)
-    share_link(&near, host_beta, each, shape->ninner == 1);
-  share_link(&far, host_beta, each, shape->ninner == 0);
+    share_link(model, each, shape->ninner == 1, &near);
+  share_link(model, each, shape->ninner == 0, &far);
   out.near_beta_ns_per_byte = near.beta_ns_per_byte;
   out.beta_ns_per_byte = far.beta_ns_per_byte;
   out.host_beta_ns_per_byte = 0;

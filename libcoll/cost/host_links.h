@@ -21,6 +21,9 @@ int colli_host_links_count(const colli_shape *shape);
  */
 double colli_host_links_beta(const colli_model *model, const colli_shape *shape, int a, int b);
 
+/* The model of links in which messages of so many bytes take as long without the gap. */
+colli_model colli_host_links_for(const colli_model *model, double bytes);
+
 /* The model of links that are each a rank's own, as fast as they are while so many ranks of each
  * host send over its link. */
 colli_model colli_host_links_busy(const colli_model *model, const colli_shape *shape,

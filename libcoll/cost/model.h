@@ -36,6 +36,7 @@ typedef struct colli_model {
       *corrections;             /* indexed by algorithm id; NULL: none. Not owned by the model */
   double host_beta_ns_per_byte; /* to move a byte over the slowest host's link to the network, which
                                  * its ranks share; 0: each rank has a link of its own */
+  double host_gap_ns;           /* for which each message occupies that link besides */
   const double *group_beta_ns_per_byte;      /* the same for each host, which are the groups, where
                                               * they differ. NULL: all alike. Not owned */
   colli_pair_cost inner[COLLI_INNER_LEVELS]; /* between ranks of one group of colli_shape.inner;

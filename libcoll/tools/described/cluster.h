@@ -5,7 +5,7 @@
  *
  *   libcoll cluster 1
  *   ranks 4 hosts 2 levels 1 machines 1 links 0
- *   model 15000 0.85 0.1 300 1 200 0.05 1 300 8 40 0 0 0 0
+ *   model 15000 0.85 0.1 300 1 200 0.05 1 300 8 40 1000 0 0 0 0
  *   slots 8 65536 262144 0
  *   level 0 0 0                    names of hosts.levels that its groups have; cost in a group
  *   host 0 1000 node1 paris/rack7  machine, Mbit/s of its link (0: not known), name, levels
