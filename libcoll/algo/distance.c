@@ -128,8 +128,8 @@ static link_cost cost_of_pairs(const colli_algo *algo, const colli_shape *shape,
     settle_links(&l, part * l.crossing / hosts / (tree ? (double)block : 1));
     const link_cost most = {{l.most.pair.alpha_ns, l.slowest}, l.most.step_ns, 0};
     add_round(&t, algo, shape, block, radix, tree ? l.mean : most);
-    if (most.step_ns > before) /* what arrives in one round is sent on in the next: one step */
-      t.step_ns += most.step_ns - before;
+    if (most.step_ns > before) /* half of a round's work is to send what the last one has brought */
+      t.step_ns += (most.step_ns - before) / 2;
     before = most.step_ns;
     block *= radix;
   }
@@ -197,13 +197,16 @@ static links links_of_root(const colli_model *model, const colli_shape *shape) {
 
 /* The links of a rank to all others, to which as many bytes go. At once, the last ones come from
  * afar; one after the other, each waits for the slowest of its round. If not only the root sends,
- * all ranks of a host do so at a time. */
+ * all ranks of the host with most to send do so at a time. */
 static link_cost cost_of_all(const colli_algo *algo, const colli_shape *shape,
                              const colli_model *model) {
   links l = links_of_root(model, shape);
-  const double ranks = (double)shape->nranks / colli_host_links_count(shape);
-  const double busy = algo->reach == COLLI_REACH_TURNS ? messages_at_once(&l, shape) : ranks;
-  settle_links(&l, algo->coll == COLLI_SCATTER ? 1 : busy);
+  double at_once = 1;
+  if (algo->reach == COLLI_REACH_TURNS)
+    at_once = messages_at_once(&l, shape);
+  else if (algo->coll != COLLI_SCATTER && l.crossing > 0)
+    at_once = colli_host_links_pairs(shape) / l.crossing;
+  settle_links(&l, at_once);
   const colli_pair_cost pair =
       algo->reach == COLLI_REACH_ALL
           ? (colli_pair_cost){l.most.pair.alpha_ns, l.mean.pair.beta_ns_per_byte}
@@ -223,13 +226,12 @@ static double step_in_trees(const colli_model *model, const colli_shape *shape) 
 /* How long the messages of a round, which are empty, occupy the link of a host, on average. */
 static double barrier_gaps(const colli_algo *algo, const colli_shape *shape,
                            const colli_model *model) {
-  const double each = (double)shape->nranks / colli_host_links_count(shape);
   double messages = 0;
   int rounds = 0;
   if (model->host_beta_ns_per_byte <= 0)
     return 0;
   if (algo->reach == COLLI_REACH_ALL)
-    return each * (shape->nranks - each) * model->host_gap_ns;
+    return colli_host_links_pairs(shape) * model->host_gap_ns;
   for (long long block = 1; block < shape->nranks; block *= algo->radix, rounds++) {
     const links l = links_ahead(model, shape, algo->reach, block, algo->radix);
     messages += (algo->radix - 1) * messages_at_once(&l, shape);
@@ -273,6 +275,7 @@ colli_model colli_algo_model(const colli_algo *algo, const colli_shape *shape,
   if (algo->coll == COLLI_BARRIER)
     link.pair.alpha_ns += barrier_gaps(algo, shape, costs);
   colli_model out = *model;
+  out.core_beta_ns_per_byte = model->beta_ns_per_byte;
   out.host_beta_ns_per_byte = 0; /* is in: */
   out.alpha_ns = link.pair.alpha_ns;
   out.beta_ns_per_byte = link.pair.beta_ns_per_byte;

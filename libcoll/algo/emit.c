@@ -97,8 +97,9 @@ double colli_cost_bound(double critical, colli_work work, const colli_terms *ter
     return critical;
   /* Averages over links of several kinds can have an alpha below 0 (distance.h): no wait does. */
   const double wait = larger(model->alpha_ns, 0);
+  const double core = model->core_beta_ns_per_byte, beta = model->beta_ns_per_byte;
   double one_pass = work.steps * terms->slices * model->step_ns + work.waits * wait +
-                    terms->bytes * (work.received * model->beta_ns_per_byte +
+                    terms->bytes * (work.received * (core > 0 && core < beta ? core : beta) +
                                     work.reduced * model->gamma_ns_per_byte);
   return larger(critical, terms->filled * one_pass * terms->passes / model->core_share);
 }

@@ -83,6 +83,7 @@ static colli_model near_model(const colli_model *model, const colli_shape *shape
 /* The model of links between them, where there may be further levels. */
 static colli_model far_model(const colli_model *model, const colli_shape *shape) {
   colli_model far = *model;
+  far.host_step_ns = 0; /* no two of them are on one host */
   for (int level = 1; level < shape->ninner; level++)
     far.inner[level - 1] = model->inner[level];
   return far;

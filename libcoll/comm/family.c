@@ -183,7 +183,8 @@ static coll_status describe_self(colli_family *family, const colli_assembly *ass
   if (params->from_env[COLLI_PARAM_SLOT_BYTES])
     info->slot_bytes = (uint32_t)params->number[COLLI_PARAM_SLOT_BYTES];
   const bool real = colli_world_is_real(&family->world);
-  const double cards = real ? colli_net_cards_mbit(params->text[COLLI_PARAM_TCP_IFNAME]) : 0;
+  const bool asks = real && !*params->text[COLLI_PARAM_HOST_ID]; /* no host of a test */
+  const double cards = asks ? colli_net_cards_mbit(params->text[COLLI_PARAM_TCP_IFNAME]) : 0;
   coll_status status =
       colli_link_speed_describe(params->text[COLLI_PARAM_LINK_SPEED], cards, info, error);
   if (status == COLL_OK)

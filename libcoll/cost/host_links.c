@@ -11,7 +11,6 @@
 
 void colli_host_links_assume(colli_model *model) {
   model->alpha_ns = fmax(model->alpha_ns, TYPICAL_ALPHA_NS);
-  model->flight_ns = fmax(model->flight_ns, TYPICAL_ALPHA_NS);
   model->step_ns = fmax(model->step_ns, TYPICAL_STEP_NS);
   model->host_beta_ns_per_byte = TYPICAL_BETA;
   model->host_gap_ns = TYPICAL_GAP_NS;
@@ -74,8 +73,23 @@ colli_model colli_host_links_busy(const colli_model *model, const colli_shape *s
   share_link(model, each, shape->ninner == 0, &far);
   out.near_beta_ns_per_byte = near.beta_ns_per_byte;
   out.beta_ns_per_byte = far.beta_ns_per_byte;
+  out.core_beta_ns_per_byte = model->beta_ns_per_byte;
   out.host_beta_ns_per_byte = 0;
   return out;
+}
+
+double colli_host_links_pairs(const colli_shape *shape) {
+  const int32_t *host = hosts_of(shape);
+  double most = 0;
+  const int hosts = colli_host_links_count(shape);
+  int *ranks = calloc((size_t)hosts, sizeof(*ranks));
+  for (int rank = 0; ranks && host && rank < shape->nranks; rank++)
+    ranks[host[rank]]++;
+  for (int i = 0; ranks && i < hosts; i++)
+    most = fmax(most, (double)ranks[i] * (shape->nranks - ranks[i]));
+  most = ranks ? most : INFINITY;
+  free(ranks);
+  return most;
 }
 
 colli_host_load colli_host_load_begin(const colli_model *model, const colli_shape *shape) {

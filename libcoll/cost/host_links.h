@@ -29,6 +29,9 @@ colli_model colli_host_links_for(const colli_model *model, double bytes);
 colli_model colli_host_links_busy(const colli_model *model, const colli_shape *shape,
                                   double at_once);
 
+/* The most pairs of a rank on some host and one elsewhere; infinite if out of memory. */
+double colli_host_links_pairs(const colli_shape *shape);
+
 /* How long messages occupy the links of hosts, in and out. */
 typedef struct colli_host_load {
   const colli_model *model;

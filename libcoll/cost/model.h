@@ -36,6 +36,8 @@ typedef struct colli_model {
       *corrections;             /* indexed by algorithm id; NULL: none. Not owned by the model */
   double host_beta_ns_per_byte; /* to move a byte over the slowest host's link to the network, which
                                  * its ranks share; 0: each rank has a link of its own */
+  double core_beta_ns_per_byte; /* what a core does for a byte, if beta is longer as links are
+                                 * shared; 0: it is not */
   double host_gap_ns;           /* for which each message occupies that link besides */
   const double *group_beta_ns_per_byte;      /* the same for each host, which are the groups, where
                                               * they differ. NULL: all alike. Not owned */

@@ -2,6 +2,7 @@
 #include "libcoll/net/interfaces.h"
 
 #include <arpa/inet.h>
+#include <dirent.h>
 #include <errno.h>
 #include <ifaddrs.h>
 #include <limits.h>
@@ -193,25 +194,58 @@ int colli_net_interfaces(const char *ifname, colli_addr *addrs, int max, coll_er
   return used;
 }
 
-/* The speed of a card that is not among the first `count` of `seen`, to which it is added; 0: it
- * is, or this is no card; -1: the kernel does not know. */
-static long card_mbit(const struct ifaddrs *ifa, const char *filter, uint32_t *seen, int *count) {
-  colli_interface one = {.mbit = 0};
+/* The interface below one in software if it has exactly one (a VLAN's; into `below`), and how many
+ * it has. */
+static int find_below(const char *name, char below[IF_NAMESIZE]) {
   char path[PATH_MAX];
-  snprintf(path, sizeof(path), "/sys/class/net/%s/device", ifa->ifa_name);
-  if (!read_interface(ifa, filter, IFF_UP | IFF_RUNNING, &one) || one.loopback ||
-      access(path, F_OK) != 0)
-    return 0;
+  int found = 0;
+  snprintf(path, sizeof(path), "/sys/class/net/%s", name);
+  DIR *folder = opendir(path);
+  for (const struct dirent *entry; folder && (entry = readdir(folder));)
+    if (strncmp(entry->d_name, "lower_", 6) == 0 && found++ == 0)
+      snprintf(below, IF_NAMESIZE, "%.*s", IF_NAMESIZE - 1, entry->d_name + 6);
+  if (folder)
+    closedir(folder);
+  return found;
+}
+
+/* The card, or the bond of several, that an interface is or is on top of, by its index; 0: none. */
+static unsigned find_card(const char *name, char card[IF_NAMESIZE]) {
+  char path[PATH_MAX], below[IF_NAMESIZE];
+  snprintf(card, IF_NAMESIZE, "%s", name);
+  for (int depth = 0; depth < 4; depth++) {
+    snprintf(path, sizeof(path), "/sys/class/net/%s/device", card);
+    if (access(path, F_OK) == 0)
+      return if_nametoindex(card);
+    const int count = find_below(card, below);
+    snprintf(path, sizeof(path), "/sys/class/net/%s/bonding", card);
+    if (count == 0 || access(path, F_OK) == 0)
+      return count > 0 ? if_nametoindex(card) : 0;
+    snprintf(card, IF_NAMESIZE, "%s", below);
+  }
+  return 0;
+}
+
+/* The speed of the card of an interface, unless it is among the `count` of `seen`, to which it is
+ * added; 0: it is, or there is none; -1: the kernel does not know. */
+static long card_mbit(const struct ifaddrs *ifa, const char *filter, unsigned *seen, int *count) {
+  colli_interface one;
+  char card[IF_NAMESIZE];
+  const unsigned index = find_card(ifa->ifa_name, card);
   for (int i = 0; i < *count; i++)
-    if (seen[i] == one.addr.scope)
+    if (seen[i] == index)
       return 0;
-  seen[(*count)++] = one.addr.scope;
-  return one.mbit > 0 ? one.mbit : -1;
+  if (index == 0 || !read_interface(ifa, filter, IFF_UP | IFF_RUNNING, &one) || one.loopback ||
+      one.link_local)
+    return 0;
+  seen[(*count)++] = index;
+  const long mbit = read_number("/sys", card, "speed");
+  return mbit > 0 ? mbit : -1;
 }
 
 double colli_net_cards_mbit(const char *ifname) {
   struct ifaddrs *list;
-  uint32_t seen[MAX_FOUND];
+  unsigned seen[MAX_FOUND];
   int count = 0;
   double sum = 0;
   if (getifaddrs(&list) != 0)

@@ -36,8 +36,9 @@ int colli_interfaces_order(colli_interface *all, int count, int max);
 int colli_net_interfaces(const char *ifname, colli_addr *addrs, int max, coll_error *error);
 
 /* The speed in Mbit/s of all network cards together that are running, have an address and match
- * `ifname`; 0: the kernel does not know it of one of them, or there is none. Interfaces in software
- * (bridges, tunnels, links into containers) are no cards. */
+ * `ifname`; 0: the kernel does not know it of one of them, or there is none. VLANs and bridges are
+ * those of their card, bonds count as one; tunnels and links into containers do not count, nor do
+ * cards with link-local addresses only. */
 double colli_net_cards_mbit(const char *ifname);
 
 #endif

@@ -236,6 +236,8 @@ static void set_far(colli_pair_cost known, bool merged, colli_locality *out) {
   const double beta = fmax(model->beta_ns_per_byte, model->host_beta_ns_per_byte);
   model->beta_ns_per_byte =
       fmax(beta, known.beta_ns_per_byte > 0 ? known.beta_ns_per_byte : times * beta);
+  if (merged && out->ninner == 0) /* the groups are hosts, whose ranks share it */
+    model->host_beta_ns_per_byte = model->beta_ns_per_byte;
   model->sites = colli_model_is_far(model->alpha_ns);
   model->group_beta_ns_per_byte = NULL;
   free(out->weights);

@@ -47,14 +47,14 @@ void colli_link_speed_print(double mbit, char *text, size_t bytes) {
   snprintf(text, bytes, "%llukbit", kbit < 1 ? 1 : (unsigned long long)kbit);
 }
 
-/* The speed of each group, and who says so; false if one is not known. */
-static bool find_speeds(const colli_rank_table *table, const colli_locality *where, double *mbit,
-                        uint64_t *trust) {
+/* The speed of each group, and who says so, at least `least`; false if one is not known. */
+static bool find_speeds(const colli_rank_table *table, const colli_locality *where, uint64_t least,
+                        double *mbit, uint64_t *trust) {
   colli_rank_walk walk = colli_rank_walk_begin(table);
   for (int rank = 0; rank < table->nranks; rank++) {
     const colli_rank_info *info = colli_rank_walk_to(&walk, rank);
     int group = where->group[rank];
-    if (info->link_mbit <= 0 || info->link_source < trust[group])
+    if (info->link_mbit <= 0 || info->link_source < trust[group] || info->link_source < least)
       continue;
     bool better = info->link_source > trust[group];
     mbit[group] = better ? info->link_mbit : fmax(mbit[group], info->link_mbit);
@@ -73,22 +73,29 @@ bool colli_link_speed_set(double *mbit, int ngroups, colli_model *model, colli_w
     slowest = fmax(slowest, link);
     beta[group] = fmax(model->beta_ns_per_byte, link); /* faster ones are alike for one rank */
   }
+  model->host_beta_ns_per_byte = slowest;
+  if (!weights)
+    return true;
   if (!colli_weights_make(beta, ngroups, weights))
     return false;
-  model->host_beta_ns_per_byte = slowest;
   model->group_beta_ns_per_byte = *weights ? (*weights)->beta_ns_per_byte : NULL;
   return true;
 }
 
-bool colli_link_speed_apply(const colli_rank_table *table, colli_locality *out) {
+bool colli_link_speed_apply(const colli_rank_table *table, bool cards, colli_locality *out) {
   if (out->ngroups <= 1 || out->model.device)
     return true;
-  size_t n = (size_t)out->ngroups;
+  const size_t n = (size_t)out->ngroups;
+  const uint64_t least = cards ? COLLI_SPEED_CARDS : COLLI_SPEED_MEASURED;
   double *mbit = calloc(n, sizeof(*mbit));
   uint64_t *trust = calloc(n, sizeof(*trust));
   bool made = mbit && trust;
-  if (made && find_speeds(table, out, mbit, trust))
-    made = colli_link_speed_set(mbit, out->ngroups, &out->model, &out->weights);
+  if (made && find_speeds(table, out, least, mbit, trust)) {
+    bool sure = true; /* else hosts count as alike: some cards may lead to no peer */
+    for (size_t group = 0; group < n; group++)
+      sure = sure && trust[group] > COLLI_SPEED_CARDS;
+    made = colli_link_speed_set(mbit, out->ngroups, &out->model, sure ? &out->weights : NULL);
+  }
   free(mbit);
   free(trust);
   return made;

@@ -23,15 +23,16 @@ coll_status colli_link_speed_describe(const char *text, double cards_mbit, colli
 void colli_link_speed_print(double mbit, char *text, size_t bytes);
 
 /* Sets a model's betas of hosts' links, which are so fast; *weights: see colli_weights_make().
- * Overwrites `mbit`. False if out of memory. */
+ * NULL: all count as the slowest. Overwrites `mbit`. False if out of memory. */
 bool colli_link_speed_set(double *mbit, int ngroups, colli_model *model, colli_weights **weights);
 
 /*
  * Takes the speeds from the table of ranks, whose groups `out` has: of a host, what the rank says
  * that knows best. Where all hosts have one, that of the slowest counts, and if they differ,
- * out->weights says how (or is NULL). Devices have costs of their own and are not affected. False
- * if out of memory.
+ * out->weights says how (or is NULL). `cards`: what cards can do counts, too, but gives no weights,
+ * as nobody knows which of them lead to peers. Devices have costs of their own and are not
+ * affected. False if out of memory.
  */
-bool colli_link_speed_apply(const colli_rank_table *table, colli_locality *out);
+bool colli_link_speed_apply(const colli_rank_table *table, bool cards, colli_locality *out);
 
 #endif

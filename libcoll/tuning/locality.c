@@ -225,6 +225,16 @@ static full_machine find_fullest(const colli_rank_table *table, const resident *
   return fullest;
 }
 
+/* Whether there is a network between hosts, and not only memory between containers. */
+static bool has_several_machines(const colli_rank_table *table) {
+  colli_rank_walk walk = colli_rank_walk_begin(table);
+  int rank = 1;
+  while (rank < table->nranks &&
+         colli_rank_walk_to(&walk, rank)->machine_id == walk.first.machine_id)
+    rank++;
+  return rank < table->nranks;
+}
+
 /* Sorts the ranks for find_fullest(); false if out of memory. */
 static bool ask_machines(const colli_rank_table *table, int rank, full_machine *fullest,
                          bool *containers, colli_locality *out) {
@@ -308,9 +318,10 @@ coll_status colli_locality_find(const colli_rank_table *table, int rank,
     out->mate = find_mate(table, rank);
     set_model(table, transports, fullest, corrections, out);
     out->model.containers = containers;
-    if (out->ngroups > 1 && !out->model.device && !containers)
+    const bool apart = has_several_machines(table);
+    if (out->ngroups > 1 && !out->model.device && !containers && apart)
       colli_host_links_assume(&out->model);
-    made = colli_link_speed_apply(table, out);
+    made = colli_link_speed_apply(table, apart, out);
   }
   coll_status status;
   if (made)

@@ -7,6 +7,7 @@
 #include "libcoll/algo/distance.h"
 #include "libcoll/cost/host_links.h"
 #include "libcoll/cost/rehearse.h"
+#include "libcoll/sched/check.h"
 
 #define CHUNK_BYTES_MIN 8192  /* the smallest chunk that the choice tries */
 #define REFERRED_BYTES  16384 /* shorter messages are never sent by reference */
@@ -151,7 +152,28 @@ static int list_all(const colli_shape *shape, size_t count, size_t elem_bytes,
   return listed;
 }
 
-/* The time of a rehearsal with all ranks; infinite if out of memory. */
+/* How long the link of the busiest host is occupied, which a rehearsal does not know. */
+static double links_occupied(colli_sched *const *scheds, const colli_shape *shape,
+                             const colli_partition *partition, size_t elem_bytes,
+                             const colli_model *model) {
+  colli_host_load load = colli_host_load_begin(model, shape);
+  for (int rank = 0; load.each && rank < shape->nranks; rank++)
+    for (int i = 0; i < scheds[rank]->nsteps; i++) {
+      const colli_step *step = &scheds[rank]->steps[i];
+      size_t count = 0;
+      if (!(step->bits & COLLI_SEND))
+        continue;
+      for (int pass = 0; pass < partition->passes; pass++)
+        count +=
+            colli_partition_range(partition, colli_step_buf(step), colli_step_chunk(step), pass)
+                .count;
+      colli_host_load_add(&load, rank, step->peer_send, (double)(count * elem_bytes));
+    }
+  return colli_host_load_end(&load);
+}
+
+/* The time of a rehearsal with all ranks, or of the links between hosts if these take longer;
+ * infinite if out of memory. */
 static double rehearse_choice(const colli_choice *choice, const colli_shape *shape,
                               size_t elem_bytes, unsigned slot_count, const colli_model *model) {
   colli_sched *scheds[REHEARSE_RANKS];
@@ -162,8 +184,9 @@ static double rehearse_choice(const colli_choice *choice, const colli_shape *sha
       break;
   double ns = INFINITY;
   if (made == shape->nranks)
-    ns = colli_rehearse((const colli_sched *const *)scheds, made, &choice->partition, elem_bytes,
-                        slot_count, model);
+    ns = fmax(colli_rehearse((const colli_sched *const *)scheds, made, &choice->partition,
+                             elem_bytes, slot_count, model),
+              links_occupied(scheds, shape, &choice->partition, elem_bytes, model));
   while (made > 0)
     colli_sched_free(scheds[--made]);
   return ns;

@@ -169,6 +169,14 @@ Test(net, this_threads_node_decides) {
   cr_expect_eq(colli_net_cards_mbit(""), 200000);
   cr_expect_eq(colli_net_cards_mbit("near"), 100000);
   cr_expect_eq(colli_net_cards_mbit("near1"), 0);
+  /* Now it is a VLAN of near0; then another one of a bond. */
+  cr_assert_eq(system("mkdir -p /sys/class/net/near1/lower_near0"), 0);
+  cr_expect_eq(colli_net_cards_mbit("near"), 100000);
+  cr_expect_eq(colli_net_cards_mbit("near1"), 100000);
+  cr_assert_eq(system("cd /sys/class/net && mv near1/lower_near0 near1/lower_far1 && "
+                      "mkdir -p far1/bonding far1/lower_x && echo 50000 > far1/speed"),
+               0);
+  cr_expect_eq(colli_net_cards_mbit("near"), 150000);
   cr_assert_eq(system("echo -1 > /sys/class/net/far0/speed"), 0);
   cr_expect_eq(colli_net_cards_mbit(""), 0, "it is not known of one of them");
 }

@@ -96,7 +96,7 @@ static coll_status read_counts(reader *r, cluster *c) {
       !take_named(r, " levels", 0, CLUSTER_LEVELS, &c->nlevels) ||
       !take_named(r, " machines", 1, c->nhosts < CLUSTER_MACHINES ? c->nhosts : CLUSTER_MACHINES,
                   &c->nmachines) ||
-      !take_named(r, " links", 0, c->nlevels > 0 ? c->nranks : 0, &c->nlinks))
+      !take_named(r, " links", 0, c->nlevels == 1 ? c->nranks : 0, &c->nlinks)) /* of hosts */
     return refuse(r, "not the numbers of ranks, hosts, levels, machines and links");
   if (!cluster_allocate(c))
     return colli_error_set(r->error, COLL_ERR_NO_MEMORY, "topology", "out of memory for %s",
