@@ -199,6 +199,22 @@ static void expect_links(double beta, bool differ) {
   colli_locality_free(&found);
 }
 
+/* What cards can do says nothing of containers, and does not make hosts differ. */
+Test(link_speed, cards_are_trusted_least) {
+  fill_speeds(1000, 1000, 100, 1000, COLLI_SPEED_CARDS);
+  expect_links(80, false);
+  table[2].link_mbit = 500;
+  table[2].link_source = COLLI_SPEED_DECLARED;
+  expect_links(16, false);
+  table[3].link_mbit = 0;
+  table[3].link_source = COLLI_SPEED_WANTED;
+  expect_links(usual_network().host_beta_ns_per_byte, false);
+  fill_speeds(1000, 1000, 100, 1000, COLLI_SPEED_CARDS);
+  for (int rank = 0; rank < RANKS; rank++)
+    table[rank].machine_id = 1;
+  expect_links(0, false);
+}
+
 Test(link_speed, slowest_counts_if_all_are_known) {
   const colli_model usual = usual_network();
   fill_speeds(1000, 1000, 100, 1000, COLLI_SPEED_DECLARED);
