@@ -16,7 +16,7 @@
  * each further one.
  */
 typedef enum colli_reach {
-  COLLI_REACH_FAR,   /* any rank: all links are taken to be the farthest */
+  COLLI_REACH_FAR,   /* the root: all links are taken to be the farthest, and share its host's */
   COLLI_REACH_KNOWN, /* the formula looks at each link by itself */
   COLLI_REACH_RING,  /* the next rank, and behind the last the first; with a radix: in each round
                       * the ranks 1 .. radix - 1 blocks further on */

@@ -3,7 +3,7 @@
  * turns: one runs until it must wait for a message or a slot, and then hands over the core, which
  * costs the model's alpha. A message to another core costs its sender the model's flight time. The
  * predictor, in contrast, assumes that all ranks run at once. Here, few hand-overs and few messages
- * between cores matter, not a short critical path.
+ * between cores matter, not a short critical path. It does not know that hosts' links are shared.
  */
 #ifndef COLLI_COST_REHEARSE_H
 #define COLLI_COST_REHEARSE_H
