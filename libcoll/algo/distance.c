@@ -21,9 +21,10 @@ typedef struct link_cost {
 /* The links of one round. */
 typedef struct links {
   int count, crossing;  /* all, and those over links that hosts share */
-  link_cost mean;       /* of all; first of all a sum */
-  double crossing_beta; /* of mean.pair's beta, what is of links that are shared */
+  link_cost sum;        /* of all */
+  double crossing_beta; /* of sum.pair's beta, what is of links that are shared */
   link_cost most;
+  link_cost mean; /* this and the next one: once they are settled */
   double slowest; /* beta of the one that takes longest */
 } links;
 
@@ -51,10 +52,10 @@ static link_cost larger_of(link_cost a, link_cost b) {
 
 /* Adds a link, or those that are used together. */
 static void add_link(links *l, link_cost link) {
-  l->mean.pair.alpha_ns += link.pair.alpha_ns;
-  l->mean.pair.beta_ns_per_byte += link.pair.beta_ns_per_byte;
-  l->mean.step_ns += link.step_ns;
-  l->mean.shared += link.shared;
+  l->sum.pair.alpha_ns += link.pair.alpha_ns;
+  l->sum.pair.beta_ns_per_byte += link.pair.beta_ns_per_byte;
+  l->sum.step_ns += link.step_ns;
+  l->sum.shared += link.shared;
   l->crossing_beta += link.shared > 0 ? link.pair.beta_ns_per_byte : 0;
   l->most = larger_of(l->most, link);
   l->crossing += link.shared > 0;
@@ -64,10 +65,11 @@ static void add_link(links *l, link_cost link) {
 /* When all links are added: the means, if so many messages are on each host's link at a time. */
 static void settle_links(links *l, double at_once) {
   const double each = fmax(1, at_once), count = l->count > 0 ? l->count : 1;
-  const double waits = fmax(0, each * l->mean.shared - l->crossing_beta);
-  l->mean.pair.alpha_ns /= count;
-  l->mean.step_ns /= count;
-  l->mean.pair.beta_ns_per_byte = (l->mean.pair.beta_ns_per_byte + waits) / count;
+  const double waits = fmax(0, each * l->sum.shared - l->crossing_beta);
+  l->mean =
+      (link_cost){{l->sum.pair.alpha_ns / count, (l->sum.pair.beta_ns_per_byte + waits) / count},
+                  l->sum.step_ns / count,
+                  l->sum.shared / count};
   l->slowest = fmax(l->most.pair.beta_ns_per_byte, each * l->most.shared);
 }
 

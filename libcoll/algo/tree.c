@@ -254,33 +254,40 @@ static void go_down(cost *c, int rank, colli_flight in, double now) {
   c->end = later(c->end, at.now);
 }
 
+/* How long links are occupied in a pass: the busiest rank's own, and the busiest host's, by what
+ * goes up, what goes down, and both. */
+typedef struct occupied {
+  double own, up, down, both;
+} occupied;
+
 /* Adds what a message takes on its sender's own way out, and on the links of hosts. */
-static void add_message(const cost *c, int from, int to, double *own, colli_host_load *hosts) {
+static void add_message(const cost *c, int from, int to, double *own, colli_host_load *way,
+                        colli_host_load *both) {
   const double bytes = c->fresh.slices * c->fresh.bytes;
   *own += bytes * colli_model_pair(c->model, c->shape, from, to).beta_ns_per_byte;
-  colli_host_load_add(hosts, from, to, bytes);
+  colli_host_load_add(way, from, to, bytes);
+  colli_host_load_add(both, from, to, bytes);
 }
-
-/* How long links are occupied in a pass: the busiest rank's own, and the busiest host's. */
-typedef struct occupied {
-  double own, shared;
-} occupied;
 
 /* That is of all messages. */
 static occupied links_occupied(const cost *c, unsigned ways) {
-  occupied most = {0, 0};
-  colli_host_load hosts = colli_host_load_begin(c->model, c->shape);
+  occupied most = {0, 0, 0, 0};
+  colli_host_load up = colli_host_load_begin(c->model, c->shape),
+                  down = colli_host_load_begin(c->model, c->shape),
+                  both = colli_host_load_begin(c->model, c->shape);
   for (int rank = 0; rank < c->shape->nranks; rank++) {
     colli_node node;
     double own = 0;
     c->tree->place(c->tree, rank, &node);
     if ((ways & COLLI_TREE_UP) && node.parent != COLLI_NOBODY)
-      add_message(c, rank, node.parent, &own, &hosts);
+      add_message(c, rank, node.parent, &own, &up, &both);
     for (int i = 0; (ways & COLLI_TREE_DOWN) && i < node.children; i++)
-      add_message(c, rank, node.child[i], &own, &hosts);
+      add_message(c, rank, node.child[i], &own, &down, &both);
     most.own = later(most.own, own);
   }
-  most.shared = colli_host_load_end(&hosts);
+  most.up = colli_host_load_end(&up);
+  most.down = colli_host_load_end(&down);
+  most.both = colli_host_load_end(&both);
   return most;
 }
 
@@ -314,17 +321,15 @@ double colli_tree_first(const colli_shape *shape, colli_tree tree, unsigned ways
   if (down)
     go_down(&c, tree.root, (colli_flight){0, 0}, c.end);
   double n = shape->nranks;
-  if (busiest) {
-    const occupied links = links_occupied(&c, ways);
-    note_busiest(&c, ways);
-    *busiest = later(c.busiest, later(links.own, links.shared));
-  }
   *work = (colli_work){c.all.steps / n, c.all.received / n, c.all.waits / n, c.all.reduced / n};
-  if (model->host_beta_ns_per_byte <= 0)
+  if (!busiest && model->host_beta_ns_per_byte <= 0)
     return c.end;
-  /* In one pass, nothing goes down before all has come up. */
-  return later(c.end, links_occupied(&c, ways & COLLI_TREE_UP).shared +
-                          links_occupied(&c, ways & COLLI_TREE_DOWN).shared);
+  const occupied links = links_occupied(&c, ways);
+  if (busiest) {
+    note_busiest(&c, ways);
+    *busiest = later(c.busiest, later(links.own, links.both));
+  }
+  return later(c.end, links.up + links.down); /* in one pass, all comes up before it goes down */
 }
 
 /* The cost of going up, down, or both ways. */

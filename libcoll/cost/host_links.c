@@ -16,13 +16,8 @@ void colli_host_links_assume(colli_model *model) {
   model->host_gap_ns = TYPICAL_GAP_NS;
 }
 
-/* The host of each rank, or NULL. */
-static const int32_t *hosts_of(const colli_shape *shape) {
-  return shape->ngroups <= 1 ? NULL : shape->ninner ? shape->inner[0] : shape->group;
-}
-
 int colli_host_links_count(const colli_shape *shape) {
-  const int32_t *host = hosts_of(shape);
+  const int32_t *host = colli_shape_hosts(shape);
   int hosts = 1;
   for (int rank = 0; host && rank < shape->nranks; rank++)
     hosts = host[rank] >= hosts ? host[rank] + 1 : hosts;
@@ -31,7 +26,7 @@ int colli_host_links_count(const colli_shape *shape) {
 
 double colli_host_links_beta(const colli_model *model, const colli_shape *shape, int a, int b) {
   const double link = model->host_beta_ns_per_byte;
-  const int32_t *host = link > 0 ? hosts_of(shape) : NULL;
+  const int32_t *host = link > 0 ? colli_shape_hosts(shape) : NULL;
   if (!host || host[a] == host[b])
     return 0;
   const int32_t *next = shape->ninner > 1 ? shape->inner[1] : shape->group; /* groups of hosts */
@@ -79,7 +74,7 @@ colli_model colli_host_links_busy(const colli_model *model, const colli_shape *s
 }
 
 double colli_host_links_pairs(const colli_shape *shape) {
-  const int32_t *host = hosts_of(shape);
+  const int32_t *host = colli_shape_hosts(shape);
   double most = 0;
   const int hosts = colli_host_links_count(shape);
   int *ranks = calloc((size_t)hosts, sizeof(*ranks));
@@ -94,7 +89,7 @@ double colli_host_links_pairs(const colli_shape *shape) {
 
 colli_host_load colli_host_load_begin(const colli_model *model, const colli_shape *shape) {
   colli_host_load load = {.model = model, .shape = shape};
-  if (!hosts_of(shape) || model->host_beta_ns_per_byte <= 0)
+  if (!colli_shape_hosts(shape) || model->host_beta_ns_per_byte <= 0)
     return load;
   load.each = calloc(2 * (size_t)colli_host_links_count(shape), sizeof(*load.each));
   load.most = load.each ? 0 : INFINITY;
@@ -104,7 +99,7 @@ colli_host_load colli_host_load_begin(const colli_model *model, const colli_shap
 void colli_host_load_add(colli_host_load *load, int from, int to, double bytes) {
   if (!load->each)
     return;
-  const int32_t *host = hosts_of(load->shape);
+  const int32_t *host = colli_shape_hosts(load->shape);
   const double ns = bytes * colli_host_links_beta(load->model, load->shape, from, to);
   double *out = &load->each[2 * host[from]], *in = &load->each[2 * host[to] + 1];
   *out += ns;

@@ -65,8 +65,6 @@ colli_pair_cost colli_model_pair(const colli_model *model, const colli_shape *sh
 }
 
 double colli_model_step(const colli_model *model, const colli_shape *shape, int a, int b) {
-  if (model->host_step_ns <= 0 || shape->ngroups <= 1)
-    return model->step_ns;
-  const int32_t *host = shape->ninner ? shape->inner[0] : shape->group;
-  return host[a] == host[b] ? model->host_step_ns : model->step_ns;
+  const int32_t *host = model->host_step_ns > 0 ? colli_shape_hosts(shape) : NULL;
+  return host && host[a] == host[b] ? model->host_step_ns : model->step_ns;
 }

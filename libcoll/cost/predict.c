@@ -158,7 +158,7 @@ static colli_pair_cost link_of(const replay *r, int a, int b) {
 /* Sends a message over the links of both hosts, not before `begins`; returns when it is through. */
 static double cross_links(replay *r, int from, int to, double bytes, double begins) {
   const colli_shape *shape = &r->scheds[0]->shape;
-  const int32_t *host = shape->ninner ? shape->inner[0] : shape->group;
+  const int32_t *host = colli_shape_hosts(shape);
   const double *each = r->model->group_beta_ns_per_byte, gap = r->model->host_gap_ns;
   const double beta = r->links ? colli_host_links_beta(r->model, shape, from, to) : 0;
   if (beta <= 0)

@@ -3,6 +3,7 @@
  * behind goes next: its running rank does one slice, or hands over the core if it has none to do.
  */
 #include "libcoll/cost/rehearse.h"
+#include "libcoll/cost/host_links.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -317,7 +318,8 @@ static bool run_cores(rehearsal *r) {
 
 /* The host of a rank. */
 static int host_of(const colli_shape *shape, int who) {
-  return shape->ngroups <= 1 ? 0 : shape->ninner ? shape->inner[0][who] : shape->group[who];
+  const int32_t *host = colli_shape_hosts(shape);
+  return host ? host[who] : 0;
 }
 
 /* Distributes a host's ranks over its cores as collrun binds them: neighbours share one. */
@@ -380,9 +382,7 @@ static bool make_wires(rehearsal *r, const colli_conns *conns) {
 /* Takes all memory. */
 static bool make_rehearsal(rehearsal *r) {
   const colli_shape *shape = &r->scheds[0]->shape;
-  int hosts = 1;
-  for (int who = 0; who < r->nranks; who++)
-    hosts = host_of(shape, who) >= hosts ? host_of(shape, who) + 1 : hosts;
+  const int hosts = colli_host_links_count(shape);
   int per_host = (int)(r->model->core_share * r->nranks / hosts + 0.5);
   r->ncores = hosts * (per_host > 0 ? per_host : 1);
   colli_conns conns;

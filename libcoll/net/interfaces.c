@@ -229,14 +229,18 @@ static unsigned find_card(const char *name, char card[IF_NAMESIZE]) {
 /* The speed of the card of an interface, unless it is among the `count` of `seen`, to which it is
  * added; 0: it is, or there is none; -1: the kernel does not know. */
 static long card_mbit(const struct ifaddrs *ifa, const char *filter, unsigned *seen, int *count) {
-  colli_interface one;
+  const unsigned up = IFF_UP | IFF_RUNNING;
+  colli_addr addr;
   char card[IF_NAMESIZE];
+  if (!ifa->ifa_addr || (ifa->ifa_flags & (up | IFF_LOOPBACK)) != up ||
+      !filter_allows(filter, ifa->ifa_name) || !colli_net_from_sockaddr(ifa->ifa_addr, &addr) ||
+      colli_addr_link_local(&addr))
+    return 0;
   const unsigned index = find_card(ifa->ifa_name, card);
   for (int i = 0; i < *count; i++)
     if (seen[i] == index)
       return 0;
-  if (index == 0 || !read_interface(ifa, filter, IFF_UP | IFF_RUNNING, &one) || one.loopback ||
-      one.link_local)
+  if (index == 0)
     return 0;
   seen[(*count)++] = index;
   const long mbit = read_number("/sys", card, "speed");

@@ -117,6 +117,11 @@ typedef struct colli_shape {
                          * all 0. NULL: all the same */
 } colli_shape;
 
+/* The host of each rank, numbered from 0 on: the innermost groups. NULL: there is one. */
+static inline const int32_t *colli_shape_hosts(const colli_shape *shape) {
+  return shape->ngroups <= 1 ? NULL : shape->ninner ? shape->inner[0] : shape->group;
+}
+
 /* Steps are sorted by lane; lane l's are steps[lane_first[l]] .. steps[lane_first[l + 1] - 1]. */
 typedef struct colli_sched {
   colli_coll coll;

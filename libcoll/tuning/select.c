@@ -111,12 +111,9 @@ static int insert_by_cost(colli_choice *list, int length, int capacity,
 
 /* Whether there are neither too few nor too many groups for an algorithm. */
 static bool suits_groups(const colli_algo *algo, const colli_shape *shape) {
-  const int32_t *group = shape->ninner ? shape->inner[0] : shape->group;
   if (!algo->groups_min && !algo->groups_max)
     return true;
-  int ngroups = 0;
-  for (int rank = 0; rank < shape->nranks; rank++)
-    ngroups = group[rank] >= ngroups ? group[rank] + 1 : ngroups;
+  const int ngroups = colli_host_links_count(shape);
   return ngroups >= algo->groups_min && (!algo->groups_max || ngroups <= algo->groups_max);
 }
 

@@ -93,7 +93,8 @@ Test(shares, of_unequal_hosts) {
 
 /* What is chosen for so many bytes over TCP, where hosts have cores enough; `shared`: the ranks of
  * a host share its link, which one of them can fill. */
-static colli_choice chosen(const cluster *c, bool in_turn, bool shared, size_t bytes) {
+static colli_choice chosen(const cluster *c, bool in_turn, bool shared, size_t bytes,
+                           const char *force) {
   static const colli_limits limits = {131072, 8, 262144, 0};
   int32_t host_of[RANKS_MAX];
   const colli_shape shape = shape_of(c, in_turn, host_of);
@@ -103,7 +104,7 @@ static colli_choice chosen(const cluster *c, bool in_turn, bool shared, size_t b
   colli_model_make(&typical, COLLI_LINK_TCP, COLLI_LINK_SHM, shape.nranks, 0, &model);
   model.host_beta_ns_per_byte = shared ? model.beta_ns_per_byte : 0;
   colli_choice choice;
-  cr_assert(colli_select(&shape, bytes / 4, 4, &limits, &model, "", &choice, NULL, 0) > 0);
+  cr_assert(colli_select(&shape, bytes / 4, 4, &limits, &model, force, &choice, NULL, 0) > 0);
   return choice;
 }
 
@@ -117,7 +118,7 @@ static cluster hosts_of(int hosts, int size, int last) {
 
 /* Asserts the choice. */
 static void expect_choice(cluster c, bool shared, size_t bytes, const char *name) {
-  const char *found = chosen(&c, false, shared, bytes).algo->name;
+  const char *found = chosen(&c, false, shared, bytes, "").algo->name;
   cr_expect_str_eq(found, name, "%zu bytes: %s", bytes, found);
 }
 
@@ -135,5 +136,7 @@ Test(shares, choice) {
 /* Where ranks are dealt out in turn, a ring sends as much between hosts as other algorithms. */
 Test(shares, a_ring_all_of_whose_messages_cross_is_not_chosen) {
   const cluster c = hosts_of(4, 2, 1);
-  cr_expect_str_neq(chosen(&c, true, true, 64u << 20).algo->name, "ring");
+  cr_expect_str_neq(chosen(&c, true, true, 64u << 20, "").algo->name, "ring");
+  cr_expect_gt(chosen(&c, true, true, 64u << 20, "ring").predicted_ns,
+               1.5 * chosen(&c, false, true, 64u << 20, "ring").predicted_ns);
 }
