@@ -25,7 +25,7 @@
 #include "libcoll/trace/profiler.h"
 #include "libcoll/trace/trace.h"
 #include "libcoll/tuning/tuner.h"
-#include "libcoll/wireup/bootstrap.h"
+#include "libcoll/wireup/bootstrap/bootstrap.h"
 #include "transports/check/check.h"
 #include "transports/hook/fault.h"
 

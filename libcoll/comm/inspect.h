@@ -6,7 +6,7 @@
 
 #include "coll/coll.h"
 #include "libcoll/tuning/choose.h"
-#include "libcoll/wireup/bootstrap.h"
+#include "libcoll/wireup/bootstrap/bootstrap.h"
 
 #define COLLI_LINK_REASON 192 /* bytes of a reason, at most */
 

@@ -8,7 +8,7 @@
 
 #include "libcoll/base/log.h"
 #include "libcoll/base/shared.h"
-#include "libcoll/wireup/bootstrap.h"
+#include "libcoll/wireup/bootstrap/bootstrap.h"
 
 #define COLLI_SHM_UNBOUNDED UINT64_MAX /* memfds, which memory alone bounds */
 

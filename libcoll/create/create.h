@@ -2,7 +2,7 @@
 #ifndef COLLI_CREATE_CREATE_H
 #define COLLI_CREATE_CREATE_H
 
-#include "libcoll/wireup/bootstrap.h"
+#include "libcoll/wireup/bootstrap/bootstrap.h"
 
 /* The settings of one creating call, and where its failure goes. */
 typedef struct colli_settings {

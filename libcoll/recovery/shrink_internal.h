@@ -39,8 +39,8 @@
 #include "libcoll/comm/comm.h"
 #include "libcoll/create/create.h"
 #include "libcoll/recovery/shrink_rules.h"
-#include "libcoll/wireup/bootstrap_dial.h"
-#include "libcoll/wireup/bootstrap_door.h"
+#include "libcoll/wireup/bootstrap/dial.h"
+#include "libcoll/wireup/bootstrap/door.h"
 
 #define SHRINK_MAGIC   0x68734c43u          /* "CLsh" */
 #define SHRINK_TELL_NS (2 * COLLI_NS_PER_S) /* how long to make sure that all are told */

@@ -6,7 +6,7 @@
 #include "libcoll/cost/model.h"
 #include "libcoll/cost/weights.h"
 #include "libcoll/sched/partition.h"
-#include "libcoll/wireup/bootstrap.h"
+#include "libcoll/wireup/bootstrap/bootstrap.h"
 
 /* Fills in the processors that this process may use, and the one to which it is bound. */
 void colli_locality_describe(colli_rank_info *info);

@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <string.h>
 
-/* What records of ranks may have (libcoll/wireup/bootstrap_record.c). */
+/* What records of ranks may have (libcoll/wireup/bootstrap/record.c). */
 #define LEAST_MBIT 1e-3
 #define MOST_MBIT  1e9
 #define MOST_NS    2e9 /* a round trip, of which a half is a cost */

@@ -15,8 +15,8 @@
 
 #include "libcoll/base/clock.h"
 #include "libcoll/base/error.h"
-#include "libcoll/wireup/bootstrap_dial.h"
-#include "libcoll/wireup/bootstrap_door.h"
+#include "libcoll/wireup/bootstrap/dial.h"
+#include "libcoll/wireup/bootstrap/door.h"
 #include "libcoll/wireup/ctrl_line.h"
 
 #define PAUSE_NS  (COLLI_NS_PER_S / 2) /* after the first failure */

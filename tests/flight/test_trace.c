@@ -5,7 +5,7 @@
 #include "libcoll/base/prng.h"
 #include "libcoll/trace/packet.h"
 #include "libcoll/trace/trace_clock.h"
-#include "libcoll/wireup/bootstrap_time.h"
+#include "libcoll/wireup/bootstrap/time.h"
 
 #define NEAR_NS 100000 /* a reading may be disturbed this much on a busy machine */
 

@@ -3,7 +3,7 @@
 #include "fuzz.h"
 #include "libcoll/comm/shm_capacity.h"
 #include "libcoll/tuning/locality.h"
-#include "libcoll/wireup/bootstrap_report.h"
+#include "libcoll/wireup/bootstrap/report.h"
 #include "transports/shm/shm.h"
 #include "transports/tcp/tcp.h"
 #include "transports/verbs/verbs.h"

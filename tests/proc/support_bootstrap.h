@@ -6,7 +6,7 @@
 #include <stdbool.h>
 
 #include "libcoll/base/log.h"
-#include "libcoll/wireup/bootstrap.h"
+#include "libcoll/wireup/bootstrap/bootstrap.h"
 
 /* One process or thread that takes part in a bootstrap. */
 typedef struct member {

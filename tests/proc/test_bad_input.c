@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "libcoll/wireup/bootstrap.h"
+#include "libcoll/wireup/bootstrap/bootstrap.h"
 #include "support_ranks.h"
 
 /* Expects a status and a message that holds a word. */

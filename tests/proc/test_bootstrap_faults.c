@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "libcoll/wireup/bootstrap_roles.h"
+#include "libcoll/wireup/bootstrap/roles.h"
 #include "support_bootstrap.h"
 #include "support_ranks.h"
 #include "waits.h"

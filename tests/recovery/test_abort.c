@@ -12,7 +12,7 @@
 
 #include "extent.h"
 #include "libcoll/base/prng.h"
-#include "libcoll/wireup/bootstrap_links.h"
+#include "libcoll/wireup/bootstrap/links.h"
 #include "tests/proc/support_ranks.h"
 #include "tests/proc/support_shrink.h"
 #include "waits.h"

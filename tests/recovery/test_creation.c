@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "extent.h"
-#include "libcoll/wireup/bootstrap_roles.h"
+#include "libcoll/wireup/bootstrap/roles.h"
 #include "tests/proc/support_ranks.h"
 #include "tests/proc/support_shrink.h"
 #include "waits.h"

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "libcoll/wireup/bootstrap_dial.h"
+#include "libcoll/wireup/bootstrap/dial.h"
 #include "tests/proc/support_ranks.h"
 #include "waits.h"
 

@@ -2,7 +2,7 @@
 #ifndef TESTS_WIREUP_SUPPORT_CTRL_H
 #define TESTS_WIREUP_SUPPORT_CTRL_H
 
-#include "libcoll/wireup/bootstrap_report.h"
+#include "libcoll/wireup/bootstrap/report.h"
 #include "libcoll/wireup/ctrl_links.h"
 
 /* A connection with the same key in both directions. */

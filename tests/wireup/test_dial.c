@@ -6,7 +6,7 @@
 
 #include "libcoll/base/clock.h"
 #include "libcoll/net/filter.h"
-#include "libcoll/wireup/bootstrap_dial.h"
+#include "libcoll/wireup/bootstrap/dial.h"
 #include "support_ctrl.h"
 #include "waits.h"
 

@@ -3,7 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "libcoll/wireup/bootstrap_dial.h"
+#include "libcoll/wireup/bootstrap/dial.h"
 #include "sockets.h"
 #include "support_ctrl.h"
 #include "waits.h"

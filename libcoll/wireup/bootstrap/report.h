@@ -1,12 +1,12 @@
 /*
- * bootstrap_report.h: the state that all parts of a bootstrap share, their failures, and the
+ * report.h: the state that all parts of a bootstrap share, their failures, and the
  * reports with which ranks tell each other whether they succeeded.
  */
 #ifndef COLLI_WIREUP_BOOTSTRAP_REPORT_H
 #define COLLI_WIREUP_BOOTSTRAP_REPORT_H
 
-#include "libcoll/wireup/bootstrap.h"
-#include "libcoll/wireup/bootstrap_wait.h"
+#include "libcoll/wireup/bootstrap/bootstrap.h"
+#include "libcoll/wireup/bootstrap/wait.h"
 
 /* Descriptors or memory that this rank lacked. */
 typedef struct boot_shortage {

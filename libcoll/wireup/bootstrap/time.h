@@ -1,5 +1,5 @@
 /*
- * bootstrap_time.h: how far a rank's CLOCK_MONOTONIC is from the server's, for traces.
+ * time.h: how far a rank's CLOCK_MONOTONIC is from the server's, for traces.
  *
  * Ranks with the same clock_id read the same clock. The first of them, if it is not the server's,
  * asks the server for the time, over its check-in connection when its links are up:
@@ -17,7 +17,7 @@
 #ifndef COLLI_WIREUP_BOOTSTRAP_TIME_H
 #define COLLI_WIREUP_BOOTSTRAP_TIME_H
 
-#include "libcoll/wireup/bootstrap_report.h"
+#include "libcoll/wireup/bootstrap/report.h"
 
 #define BOOT_QUESTIONS 8
 

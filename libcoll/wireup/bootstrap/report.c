@@ -1,5 +1,5 @@
-/* bootstrap_report.c: failures of a bootstrap, and how ranks report them to each other. */
-#include "libcoll/wireup/bootstrap_report.h"
+/* report.c: failures of a bootstrap, and how ranks report them to each other. */
+#include "libcoll/wireup/bootstrap/report.h"
 
 #include <errno.h>
 #include <stdarg.h>

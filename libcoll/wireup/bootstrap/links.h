@@ -1,13 +1,13 @@
 /*
- * bootstrap_links.h: makes a rank's control links, over which the table comes down the tree. Where
+ * links.h: makes a rank's control links, over which the table comes down the tree. Where
  * two hosts share a second network, the dialling rank makes a spare connection in it, and then says
  * on the first one whether it has.
  */
 #ifndef COLLI_WIREUP_BOOTSTRAP_LINKS_H
 #define COLLI_WIREUP_BOOTSTRAP_LINKS_H
 
-#include "libcoll/wireup/bootstrap_dial.h"
-#include "libcoll/wireup/bootstrap_door.h"
+#include "libcoll/wireup/bootstrap/dial.h"
+#include "libcoll/wireup/bootstrap/door.h"
 #include "libcoll/wireup/ctrl_links.h"
 
 /* The first message on a control link. From parent to child, the table follows. With tries_spare, a

@@ -1,5 +1,5 @@
 /*
- * bootstrap_wait.h: waiting, for all parts of a bootstrap. Only boot_polls_wait() blocks. Each part
+ * wait.h: waiting, for all parts of a bootstrap. Only boot_polls_wait() blocks. Each part
  * has a step function, which does what it can without waiting, and a watch function, which adds the
  * descriptors and times for which it waits.
  */

@@ -1,5 +1,5 @@
-/* bootstrap_time.c: bounds of the difference of two clocks. */
-#include "libcoll/wireup/bootstrap_time.h"
+/* time.c: bounds of the difference of two clocks. */
+#include "libcoll/wireup/bootstrap/time.h"
 
 #include "libcoll/base/assert.h"
 

@@ -1,5 +1,5 @@
 /*
- * bootstrap_meet.c: a bootstrap of ranks that are already connected, such as the survivors of a
+ * meet.c: a bootstrap of ranks that are already connected, such as the survivors of a
  * failure. Their records reach rank 0 over connections of the caller. Only the control links are
  * new, and the table comes down their tree as in any other bootstrap. The caller tells all ranks
  * whether they succeeded.
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "libcoll/base/clock.h"
-#include "libcoll/wireup/bootstrap_roles.h"
+#include "libcoll/wireup/bootstrap/roles.h"
 
 /* The deadline has passed, and no link says why. */
 static coll_status fail_late(const boot *b) {

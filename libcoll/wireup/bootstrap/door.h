@@ -1,9 +1,9 @@
-/* bootstrap_door.h: what parts of a bootstrap do at their doors. */
+/* door.h: what parts of a bootstrap do at their doors. */
 #ifndef COLLI_WIREUP_BOOTSTRAP_DOOR_H
 #define COLLI_WIREUP_BOOTSTRAP_DOOR_H
 
 #include "libcoll/net/door.h"
-#include "libcoll/wireup/bootstrap_report.h"
+#include "libcoll/wireup/bootstrap/report.h"
 
 /* Opens a door at a listening socket for hellos of a kind to a rank (-1: any). */
 coll_status boot_door_open(const boot *b, colli_door *door, int listen_fd, colli_hello_kind kind,

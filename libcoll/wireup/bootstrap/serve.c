@@ -1,4 +1,4 @@
-/* bootstrap_serve.c: the server's part: collects the records, sends the table, announces the
+/* serve.c: the server's part: collects the records, sends the table, announces the
  * outcome. */
 #include <errno.h>
 #include <stdio.h>
@@ -8,8 +8,8 @@
 #include "libcoll/base/assert.h"
 #include "libcoll/base/clock.h"
 #include "libcoll/base/error.h"
-#include "libcoll/wireup/bootstrap_roles.h"
-#include "libcoll/wireup/bootstrap_time.h"
+#include "libcoll/wireup/bootstrap/roles.h"
+#include "libcoll/wireup/bootstrap/time.h"
 
 #define TELL_NS   (100 * COLLI_NS_PER_MS) /* how long to announce a failure to slow readers */
 #define LINGER_NS COLLI_NS_PER_S          /* the same, for ranks that have yet to connect */

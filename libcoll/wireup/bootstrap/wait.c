@@ -1,5 +1,5 @@
-/* bootstrap_wait.c: waiting, for all parts of a bootstrap. */
-#include "libcoll/wireup/bootstrap_wait.h"
+/* wait.c: waiting, for all parts of a bootstrap. */
+#include "libcoll/wireup/bootstrap/wait.h"
 
 #include <errno.h>
 #include <stdlib.h>

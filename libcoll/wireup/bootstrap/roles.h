@@ -1,5 +1,5 @@
 /*
- * bootstrap_roles.h: the two roles in a bootstrap.
+ * roles.h: the two roles in a bootstrap.
  *
  * One rank s serves the others: the one whose id has the listener. Every other rank r keeps one
  * check-in connection to it until the outcome is known:
@@ -8,18 +8,18 @@
  *   r -> s   colli_rank_info its record
  *   s -> 0   boot_report     if s is not rank 0, which is the root of the tree of control links:
  *   s -> 0   bytes           the table of all records; it goes down the tree to all but s
- *   r -> s   boot_report     maybe: what time is it? (bootstrap_time.h) Several times, each with
+ *   r -> s   boot_report     maybe: what time is it? (time.h) Several times, each with
  *   s -> r   boot_report     an answer
  *   r -> s   boot_report     its links are up (COLL_OK), or why they cannot be made
  *   s -> r   boot_report     the outcome: COLL_OK, or the same failure for everybody
  *
  * so that s notices a death at once, and all ranks succeed or all fail. If s dies before it has
- * told all, the others decide by what happens to their links (bootstrap_join.c).
+ * told all, the others decide by what happens to their links (join.c).
  */
 #ifndef COLLI_WIREUP_BOOTSTRAP_ROLES_H
 #define COLLI_WIREUP_BOOTSTRAP_ROLES_H
 
-#include "libcoll/wireup/bootstrap_links.h"
+#include "libcoll/wireup/bootstrap/links.h"
 
 typedef struct boot_checkin {
   uint32_t version; /* COLL_VERSION */

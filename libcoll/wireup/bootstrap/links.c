@@ -1,5 +1,5 @@
-/* bootstrap_links.c: makes this rank's control links, and passes the table down the tree. */
-#include "libcoll/wireup/bootstrap_links.h"
+/* links.c: makes this rank's control links, and passes the table down the tree. */
+#include "libcoll/wireup/bootstrap/links.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* bootstrap_join.c: every rank but the server: checks in, makes its links, waits for the outcome.
+/* join.c: every rank but the server: checks in, makes its links, waits for the outcome.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -10,8 +10,8 @@
 #include "libcoll/base/assert.h"
 #include "libcoll/base/clock.h"
 #include "libcoll/base/error.h"
-#include "libcoll/wireup/bootstrap_roles.h"
-#include "libcoll/wireup/bootstrap_time.h"
+#include "libcoll/wireup/bootstrap/roles.h"
+#include "libcoll/wireup/bootstrap/time.h"
 
 #define REPORT_NS (100 * COLLI_NS_PER_MS) /* how long to try to report a failure to the server */
 #define DOUBT_NS  COLLI_NS_PER_S /* how long others have to notice that the server is lost */

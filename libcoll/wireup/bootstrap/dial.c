@@ -1,5 +1,5 @@
-/* bootstrap_dial.c: connects to a peer that may be at any of several addresses. */
-#include "libcoll/wireup/bootstrap_dial.h"
+/* dial.c: connects to a peer that may be at any of several addresses. */
+#include "libcoll/wireup/bootstrap/dial.h"
 
 #include <errno.h>
 #include <stdio.h>

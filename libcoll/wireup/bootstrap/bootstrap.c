@@ -1,5 +1,5 @@
 /* bootstrap.c: runs one rank's part in a bootstrap from beginning to end. */
-#include "libcoll/wireup/bootstrap.h"
+#include "libcoll/wireup/bootstrap/bootstrap.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,7 +12,7 @@
 #include "libcoll/base/clock.h"
 #include "libcoll/base/error.h"
 #include "libcoll/net/door.h"
-#include "libcoll/wireup/bootstrap_roles.h"
+#include "libcoll/wireup/bootstrap/roles.h"
 
 /* Whether a descriptor is a listening socket at the id's port, and not something else that reused
  * its number. */

@@ -1,9 +1,9 @@
-/* bootstrap_dial.h: connects to a peer that may be at any of several addresses. */
+/* dial.h: connects to a peer that may be at any of several addresses. */
 #ifndef COLLI_WIREUP_BOOTSTRAP_DIAL_H
 #define COLLI_WIREUP_BOOTSTRAP_DIAL_H
 
 #include "libcoll/net/sealed.h"
-#include "libcoll/wireup/bootstrap_report.h"
+#include "libcoll/wireup/bootstrap/report.h"
 
 #define BOOT_ATTEMPTS_MAX 12                  /* addresses of one peer that are tried */
 #define BOOT_SPARE_WORD   (UINT64_C(1) << 63) /* of the hello of a spare control connection */

@@ -1,7 +1,7 @@
-/* bootstrap_record.c: the check of the records that ranks exchange. */
+/* record.c: the check of the records that ranks exchange. */
 #include <string.h>
 
-#include "libcoll/wireup/bootstrap_report.h"
+#include "libcoll/wireup/bootstrap/report.h"
 
 #define MOST_COST_NS    1e9  /* as in a calibration file */
 #define LEAST_LINK_MBIT 1e-3 /* as in COLL_LINK_SPEED */

@@ -1,5 +1,5 @@
-/* bootstrap_door.c: what parts of a bootstrap do at their doors. */
-#include "libcoll/wireup/bootstrap_door.h"
+/* door.c: what parts of a bootstrap do at their doors. */
+#include "libcoll/wireup/bootstrap/door.h"
 
 #include <errno.h>
 #include <stdio.h>
