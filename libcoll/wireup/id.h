@@ -9,11 +9,15 @@
 /* An id, unpacked. */
 typedef struct colli_id {
   int32_t pid;   /* of the process that made it, for messages */
-  int listen_fd; /* of the rank that serves the others, which owns it; -1: another one serves */
-  int server;    /* that rank; -1: not known yet */
+  int listen_fd; /* at which others check in, of this process, which owns it; -1: none */
+  int server;    /* the rank that serves all others; -1: not known yet */
+  int fan_out;   /* so many ranks check in at each, in a tree below rank 0; 0: all at the server */
   uint64_t comm_id;
-  colli_secret *secret;              /* one reference */
-  colli_addr addrs[COLLI_MAX_ADDRS]; /* without prefix and scope if it was unpacked */
+  colli_secret *secret; /* one reference */
+  /* Where to check in; where the server listens, or in a tree the parent. Without prefix and scope
+   * if it was unpacked. */
+  colli_addr addrs[COLLI_MAX_ADDRS];
+  colli_addr own_addr; /* in a tree, of listen_fd, if that is not addrs[0] */
 } colli_id;
 
 /* Makes an id without listener and addresses: a fresh secret and comm_id. On failure there is

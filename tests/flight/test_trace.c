@@ -98,27 +98,25 @@ Test(trace_packet, padding_ends_where_it_should) {
 
 /* The time that both clocks showed, with a question that took `there` and an answer that took
  * `back`. */
-static void ask(boot_time *time, int64_t offset_ns, uint64_t now_ns, uint64_t there,
+static void ask(boot_bounds *ahead, int64_t offset_ns, uint64_t now_ns, uint64_t there,
                 uint64_t back) {
   const boot_time answer = {.heard_ns = now_ns + there + (uint64_t)offset_ns,
                             .told_ns = now_ns + there + 5 + (uint64_t)offset_ns};
-  boot_time_add(time, now_ns, &answer, now_ns + there + 5 + back);
+  boot_time_add(ahead, now_ns, &answer, now_ns + there + 5 + back);
 }
 
 Test(boot_time, the_offset_is_within_its_error) {
   colli_prng prng = {2};
   for (int i = 0; i < 1000; i++) {
-    boot_time time;
+    boot_time time = {.ahead = BOOT_BOUNDS_ALL, .zero_ns = 1ull << 60};
     const int64_t offset_ns = (int64_t)(colli_prng_next(&prng) >> 8) - (1ll << 55);
     uint64_t total = UINT64_MAX;
-    boot_time_begin(&time);
     for (int question = 0; question < BOOT_QUESTIONS; question++) {
       const uint64_t there = 10 + colli_prng_next(&prng) % 1000;
       const uint64_t back = 10 + colli_prng_next(&prng) % 100000;
-      ask(&time, offset_ns, 1ull << 56, there, back);
+      ask(&time.ahead, offset_ns, 1ull << 56, there, back);
       total = there + back < total ? there + back : total;
     }
-    time.zero_ns = 1ull << 60;
     const colli_shared_time shared = boot_time_share(&time);
     const uint64_t wrong = (uint64_t)(shared.offset_ns > offset_ns ? shared.offset_ns - offset_ns
                                                                    : offset_ns - shared.offset_ns);
@@ -131,7 +129,7 @@ Test(boot_time, the_offset_is_within_its_error) {
 Test(boot_time, ranks_of_one_clock_get_what_the_first_of_them_measured) {
   static colli_rank_info table[6];
   static const uint64_t clocks[6] = {7, 8, 7, 0, 8, 9};
-  boot_time reported[6] = {{0}}, told;
+  boot_bounds ahead[6] = {{0}}, told[6];
   for (int r = 0; r < 6; r++)
     table[r].clock_id = clocks[r];
   colli_rank_table *packed = colli_rank_table_create(table, 6);
@@ -139,14 +137,14 @@ Test(boot_time, ranks_of_one_clock_get_what_the_first_of_them_measured) {
   for (int r = 1; r < 6; r++)
     cr_expect_eq(boot_time_asks(packed, 0, r), r == 1 || r == 5, "rank %d", r);
   colli_rank_table_free(packed);
-  reported[1] = (boot_time){.least_ns = -30, .most_ns = -9};
-  reported[4] = (boot_time){.least_ns = 100, .most_ns = 200}; /* of no interest */
-  const colli_shared_time root = {.zero_ns = 1000, .error_ns = 4};
+  ahead[1] = (boot_bounds){.least_ns = -30, .most_ns = -9};
+  ahead[4] = (boot_bounds){.least_ns = 100, .most_ns = 200}; /* of no interest */
   const colli_shared_time expected[5] = {
       {1000, 0, 4}, {980, -20, 15}, {1000, 0, 4}, {0, 0, 0}, {980, -20, 15}};
+  boot_time_tell(table, 6, 0, ahead, told);
   for (int r = 0; r < 5; r++) {
-    boot_time_tell(table, 0, r, reported, &root, &told);
-    const colli_shared_time shared = boot_time_share(&told);
+    const boot_time time = {.ahead = told[r], .zero_ns = 1000, .error_ns = 4};
+    const colli_shared_time shared = boot_time_share(&time);
     cr_expect_eq(shared.zero_ns, expected[r].zero_ns, "rank %d", r);
     cr_expect_eq(shared.offset_ns, expected[r].offset_ns, "rank %d", r);
     cr_expect_eq(shared.error_ns, expected[r].error_ns, "rank %d", r);
@@ -154,10 +152,25 @@ Test(boot_time, ranks_of_one_clock_get_what_the_first_of_them_measured) {
 }
 
 Test(boot_time, bounds_that_contradict_each_other_are_no_use) {
-  boot_time time;
-  boot_time_begin(&time);
-  ask(&time, 1000, 1ull << 40, 10, 10);
-  ask(&time, 2000, 1ull << 40, 10, 10); /* a clock was set */
-  time.zero_ns = 1;
+  boot_time time = {.ahead = BOOT_BOUNDS_ALL, .zero_ns = 1};
+  ask(&time.ahead, 1000, 1ull << 40, 10, 10);
+  ask(&time.ahead, 2000, 1ull << 40, 10, 10); /* a clock was set */
   cr_expect_eq(boot_time_share(&time).zero_ns, 0);
+}
+
+Test(boot_time, in_a_tree_bounds_add_up) {
+  const boot_bounds near = {10, 12}, far = {-100, 50};
+  const boot_bounds both = boot_time_chain(near, far);
+  cr_expect_eq(both.least_ns, -90);
+  cr_expect_eq(both.most_ns, 62);
+  const boot_bounds nothing = boot_time_chain(near, (boot_bounds){5, 4});
+  cr_expect_gt(nothing.least_ns, nothing.most_ns);
+  const boot_bounds huge = boot_time_chain(near, BOOT_BOUNDS_ALL);
+  cr_expect_gt(huge.least_ns, huge.most_ns);
+  const colli_rank_info host = {.clock_id = 7}, same = {.clock_id = 7}, other = {.clock_id = 8},
+                        none = {.clock_id = 0};
+  cr_expect_eq(boot_time_of_child(&host, &same, far).most_ns, 0);
+  cr_expect_eq(boot_time_of_child(&host, &other, far).most_ns, 50);
+  const boot_bounds unknown = boot_time_of_child(&host, &none, far);
+  cr_expect_gt(unknown.least_ns, unknown.most_ns);
 }

@@ -33,13 +33,13 @@ static const boot_links *its_links; /* in that rank, during the bootstrap */
 ssize_t __real_send(int fd, const void *buf, size_t bytes, int flags);
 ssize_t __real_sendmsg(int fd, const struct msghdr *msg, int flags);
 ssize_t __real_recv(int fd, void *buf, size_t bytes, int flags);
-coll_status __real_boot_serve(boot *b, boot_links *links, int listen_fd,
-                              const colli_shared_time *time);
+coll_status __real_boot_check_in(boot *b, boot_links *links, int listen_fd,
+                                 colli_shared_time *time);
 ssize_t __wrap_send(int fd, const void *buf, size_t bytes, int flags);
 ssize_t __wrap_sendmsg(int fd, const struct msghdr *msg, int flags);
 ssize_t __wrap_recv(int fd, void *buf, size_t bytes, int flags);
-coll_status __wrap_boot_serve(boot *b, boot_links *links, int listen_fd,
-                              const colli_shared_time *time);
+coll_status __wrap_boot_check_in(boot *b, boot_links *links, int listen_fd,
+                                 colli_shared_time *time);
 
 static void come_closer(void) {
   if (its_links && its_links->have_table && --calls_left == 0)
@@ -61,10 +61,12 @@ ssize_t __wrap_recv(int fd, void *buf, size_t bytes, int flags) {
   return __real_recv(fd, buf, bytes, flags);
 }
 
-coll_status __wrap_boot_serve(boot *b, boot_links *links, int listen_fd,
-                              const colli_shared_time *time) {
+coll_status __wrap_boot_check_in(boot *b, boot_links *links, int listen_fd,
+                                 colli_shared_time *time) {
+  if (listen_fd < 0)
+    return __real_boot_check_in(b, links, listen_fd, time);
   its_links = links;
-  coll_status status = __real_boot_serve(b, links, listen_fd, time);
+  coll_status status = __real_boot_check_in(b, links, listen_fd, time);
   its_links = NULL;
   shared->is_over = true;
   return status;

@@ -27,7 +27,8 @@ static bool is_listener(const colli_id *id) {
   if (!listening)
     return false;
   colli_addr addr;
-  return colli_net_from_sockaddr((struct sockaddr *)&name, &addr) && addr.port == id->addrs[0].port;
+  const uint16_t port = id->own_addr.port != 0 ? id->own_addr.port : id->addrs[0].port;
+  return colli_net_from_sockaddr((struct sockaddr *)&name, &addr) && addr.port == port;
 }
 
 /* The server: checks its listener and sets its flags. It is closed at the end in every case. */
@@ -53,7 +54,7 @@ static coll_status run_role(boot *b, boot_links *links, int listen_fd, const col
       return status;
     if (b->lifelines && b->lifelines->collect)
       return boot_meet(b, links);
-    return listen_fd >= 0 ? boot_serve(b, links, listen_fd, time) : boot_join(b, links, time);
+    return boot_check_in(b, links, listen_fd, time);
   }
   links->table = colli_rank_table_create(b->mine, 1);
   return links->table ? COLL_OK : boot_fail_table(b);
@@ -86,13 +87,13 @@ static coll_status make_ctrl(const boot *b, boot_links *links, const colli_param
 /* Allocates the memory of a bootstrap; the caller frees boot->polls even if this fails. */
 static boot_links *create_links(boot *b) {
   int descriptors = COLLI_CTRL_LINKS_MAX * (BOOT_ATTEMPTS_MAX + 1) + 16;
-  descriptors += b->id->listen_fd >= 0 ? 2 * b->nranks : 0;
+  descriptors += b->id->listen_fd >= 0 ? 2 * boot_place_children(&b->place) : 0;
   descriptors += b->lifelines ? b->lifelines->nlifelines : 0;
   descriptors += b->lifelines && b->lifelines->watch ? b->nranks : 0;
   boot_links *links = calloc(1, sizeof(*links));
   if (links) {
     links->listen_fd = -1;
-    links->server = b->id->listen_fd >= 0 ? b->rank : b->id->server;
+    links->server = b->place.depth == 0 ? b->rank : b->id->server;
     links->door = COLLI_DOOR_CLOSED;
   }
   if (boot_polls_create(&b->polls, descriptors) && links)
@@ -130,7 +131,8 @@ coll_status colli_bootstrap(const colli_id *id, int rank, int nranks, colli_rank
             .deadline_ns = deadline_ns,
             .error = error,
             .lifelines = lifelines,
-            .tls = params->number[COLLI_PARAM_TLS] != 0};
+            .tls = params->number[COLLI_PARAM_TLS] != 0,
+            .place = boot_place_find(id->fan_out, rank, nranks, id->listen_fd >= 0)};
   int listen_fd = -1;
   boot_links *links = NULL;
   const bool serves = id->listen_fd >= 0;
@@ -138,7 +140,7 @@ coll_status colli_bootstrap(const colli_id *id, int rank, int nranks, colli_rank
   if (status == COLL_OK && !(links = create_links(&b)))
     status = COLL_ERR_NO_MEMORY;
   colli_shared_time time = {0};
-  if (lifelines && (serves || lifelines->collect))
+  if (lifelines && (b.place.depth == 0 || lifelines->collect))
     time = lifelines->time;
   if (status == COLL_OK)
     status = run_role(&b, links, listen_fd, params, &time);

@@ -6,6 +6,7 @@
 #define COLLI_WIREUP_BOOTSTRAP_REPORT_H
 
 #include "libcoll/wireup/bootstrap/bootstrap.h"
+#include "libcoll/wireup/bootstrap/tree.h"
 #include "libcoll/wireup/bootstrap/wait.h"
 
 /* Descriptors or memory that this rank lacked. */
@@ -28,28 +29,35 @@ typedef struct boot {
   const colli_lifelines *lifelines; /* may be NULL */
   uint64_t hello_word;              /* sent in the hello of outgoing connections */
   bool tls;                         /* COLL_TLS=1 */
+  boot_place place;                 /* in the tree of check-ins */
   boot_polls polls;
   boot_shortage *shortage;
 } boot;
 
-/* What a report says about clocks, all of them CLOCK_MONOTONIC: see bootstrap_time.h. */
-typedef struct boot_time {
-  uint64_t heard_ns, told_ns; /* an answer: when the server got the question, and sent this */
-  /* READY and outcome: the server's clock less that of the rank is in between. An outcome for a
-   * rank that is not known to, or does not ask: least_ns > most_ns. */
+/* One clock less another is in between; nothing is known of them if least_ns > most_ns. */
+typedef struct boot_bounds {
   int64_t least_ns, most_ns;
-  uint64_t zero_ns, error_ns; /* the outcome: the server's colli_shared_time */
+} boot_bounds;
+
+/* What a report says about clocks, all of them CLOCK_MONOTONIC: see time.h. */
+typedef struct boot_time {
+  uint64_t heard_ns, told_ns; /* an answer: when the question came, and when this was sent */
+  /* READY: the clock of the rank that gets this less the sender's. The outcome: the root's less
+   * that of the rank that gets it. */
+  boot_bounds ahead;
+  uint64_t zero_ns, error_ns; /* the outcome: the root's colli_shared_time */
 } boot_time;
 
 /* boot_report.status of messages that are no reports: */
 #define BOOT_ASKS_TIME (-1) /* a question for the time, or its answer */
 #define BOOT_TABLE     (-2) /* the table follows, for rank 0, from which all others get it */
+#define BOOT_DOUBT     (-3) /* `server` is lost, and has told this part of the tree no outcome */
 
 /* Tells another rank that this one succeeded, or why it failed. */
 typedef struct boot_report {
-  int32_t status;        /* coll_status, BOOT_ASKS_TIME or BOOT_TABLE */
+  int32_t status;        /* coll_status, or one of those */
   uint32_t remaining_ms; /* BOOT_TABLE: until the links must be up */
-  int32_t server;        /* BOOT_TABLE: the rank that sends it */
+  int32_t server;        /* BOOT_TABLE: the rank that sends it; BOOT_DOUBT */
   uint32_t table_bytes;  /* BOOT_TABLE: its length */
   boot_time time;
   coll_error error;

@@ -1,5 +1,6 @@
-/* serve.c: the server's part: collects the records, sends the table, announces the
- * outcome. */
+/* serve.c: takes in the ranks that check in at this one, and reads what they say. */
+#include "libcoll/wireup/bootstrap/serve.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,86 +9,81 @@
 #include "libcoll/base/assert.h"
 #include "libcoll/base/clock.h"
 #include "libcoll/base/error.h"
-#include "libcoll/wireup/bootstrap/roles.h"
-#include "libcoll/wireup/bootstrap/time.h"
 
-#define TELL_NS   (100 * COLLI_NS_PER_MS) /* how long to announce a failure to slow readers */
-#define LINGER_NS COLLI_NS_PER_S          /* the same, for ranks that have yet to connect */
+/* The place of a rank in the arrays of the server. */
+static int place_of(const boot_server *s, int rank) {
+  return rank - s->b->place.below.first;
+}
 
-/* An authenticated connection. */
-typedef struct serve_conn {
-  colli_sealed conn;
-  int rank;
-  int poll_index;  /* in boot->polls; -1: not in it yet */
-  bool checked_in; /* its record has arrived */
-  bool ready;
-  boot_checkin checkin;
-  size_t checkin_done;
-  size_t done; /* bytes of the current message after it */
-  union {
-    colli_rank_info record;
-    boot_report report;
-  } msg;
-  bool answers; /* it has asked for the time, and msg.report, the answer, is being sent */
-  size_t answer_done;
-  bool gets_table; /* it is rank 0, and this is being sent: */
-  boot_report head;
-  size_t head_done, table_done;
-} serve_conn;
+/* Whether this is the server of all, and not one below it in a tree. */
+static bool is_root(const boot_server *s) {
+  return s->b->place.depth == 0;
+}
 
-typedef struct serve_state {
-  boot *b;
-  boot_links *links;
-  colli_door door;
-  serve_conn **conns;
-  int count, capacity;
-  colli_rank_info *all; /* their records, by rank */
-  bool *is_in;          /* by rank: has checked in */
-  boot_time *times;     /* by rank: what it has measured */
-  colli_shared_time time;
-  int checked_in, ready; /* how many ranks */
-  int tls_differs;       /* a rank whose COLL_TLS differs from ours; -1: none is known */
-  bool links_up;
-  uint64_t deadline_ns; /* of the rank that gives up first */
-} serve_state;
+/* ---- who is in ------------------------------------------------------------------------------- */
 
-/* The first rank for which `flag` is false. */
-static int first_missing(const serve_state *r, const bool *flag) {
-  const bool *missing = memchr(flag, false, (size_t)r->b->nranks);
-  return missing ? (int)(missing - flag) : r->b->nranks;
+bool boot_server_is_full(const boot_server *s) {
+  return s->checked_in == s->ranks;
+}
+
+bool boot_server_is_ready(const boot_server *s) {
+  return s->ready == boot_place_children(&s->b->place);
+}
+
+/* The ranks that check in directly at this one and are missing: those that have not checked in or,
+ * if all have, are not ready. *first: one of them. */
+static int list_missing(const boot_server *s, char *text, size_t bytes, int *first) {
+  const boot *b = s->b;
+  const bool full = boot_server_is_full(s);
+  int missing = 0;
+  bool *is_there = calloc((size_t)b->nranks, sizeof(*is_there));
+  *text = 0;
+  *first = -1;
+  for (int rank = 0; is_there && rank < b->nranks; rank++)
+    if (rank == b->rank)
+      is_there[rank] = !full || s->links_up;
+    else
+      is_there[rank] =
+          boot_place_child(&b->place, rank).end == 0 || (!full && s->is_in[place_of(s, rank)]);
+  for (int i = 0; is_there && i < s->count && full; i++)
+    if (s->conns[i]->ready)
+      is_there[s->conns[i]->rank] = true;
+  for (int rank = b->nranks - 1; is_there && rank >= 0; rank--)
+    if (!is_there[rank]) {
+      missing++;
+      *first = rank;
+    }
+  if (is_there)
+    boot_list_ranks(is_there, b->nranks, false, text, bytes);
+  free(is_there);
+  return missing;
 }
 
 /* Fails because the deadline passed before all ranks had checked in. */
-static coll_status fail_checkin_late(serve_state *r) {
-  const boot *b = r->b;
+static coll_status fail_checkin_late(boot_server *s) {
+  const boot *b = s->b;
   char list[200], addr[COLLI_ADDR_TEXT], strangers[COLLI_STRANGERS_TEXT];
-  int missing = b->nranks - r->checked_in;
-  boot_list_ranks(r->is_in, b->nranks, false, list, sizeof(list));
-  return boot_fail(b, COLL_ERR_TIMEOUT, first_missing(r, r->is_in), NULL,
+  int first;
+  const int missing = list_missing(s, list, sizeof(list), &first);
+  return boot_fail(b, COLL_ERR_TIMEOUT, first, NULL,
                    "rank%s %s of %d did not check in within %.3g s at rank %d (host %s, %s); look "
                    "whether %s started and can reach that address (firewall, COLL_TCP_IFNAME); "
                    "COLL_CREATE_TIMEOUT_MS gives more time%s",
                    missing > 1 ? "s" : "", list, b->nranks,
                    (double)(colli_now_ns() - b->start_ns) / (double)COLLI_NS_PER_S, b->rank,
-                   b->mine->host, colli_addr_text(&b->id->addrs[0], addr),
-                   missing > 1 ? "they were" : "it was", colli_door_strangers(&r->door, strangers));
+                   b->mine->host,
+                   colli_addr_text(is_root(s) ? &b->id->addrs[0] : &b->id->own_addr, addr),
+                   missing > 1 ? "they were" : "it was", colli_door_strangers(&s->door, strangers));
 }
 
 /* Fails because the deadline passed before all ranks had made their control links. */
-static coll_status fail_links_late(serve_state *r) {
-  const boot *b = r->b;
+static coll_status fail_links_late(boot_server *s) {
+  const boot *b = s->b;
   char list[200];
-  bool *ready = calloc((size_t)b->nranks, sizeof(*ready));
-  if (!ready)
+  int first;
+  if (list_missing(s, list, sizeof(list), &first) == 0)
     return boot_fail(b, COLL_ERR_NO_MEMORY, -1, NULL, "out of memory for %d ranks", b->nranks);
-  ready[b->rank] = r->links_up;
-  for (int i = 0; i < r->count; i++)
-    if (r->conns[i]->ready)
-      ready[r->conns[i]->rank] = true;
-  boot_list_ranks(ready, b->nranks, false, list, sizeof(list));
-  int first = first_missing(r, ready);
-  free(ready);
-  const colli_rank_info *info = &r->all[first < b->nranks ? first : 0];
+  const colli_rank_info *info = &s->all[place_of(s, first)];
   return boot_fail(b, COLL_ERR_TIMEOUT, first, info,
                    "rank(s) %s of %d checked in, but did not make their control links within "
                    "%.3g s (rank %d: host %s, pid %d); look whether they are stopped, or whether a "
@@ -96,205 +92,238 @@ static coll_status fail_links_late(serve_state *r) {
                    first, info->host, info->pid);
 }
 
+/* By when the next step must be done here. Ranks deeper in the tree give up first: they know best
+ * who is missing, and tell those above, which tell all. */
+static uint64_t late_ns(const boot_server *s) {
+  const boot *b = s->b;
+  const boot_place *place = &b->place;
+  if (is_root(s))
+    return s->deadline_ns;
+  const uint64_t levels = (uint64_t)place->depths, depth = (uint64_t)place->depth;
+  const uint64_t all_ns = b->deadline_ns - b->start_ns, step_ns = boot_margin_ns(all_ns) / levels;
+  if (!boot_server_is_full(s)) {
+    const uint64_t until_ns = b->deadline_ns - step_ns * (levels + depth);
+    return until_ns < s->deadline_ns ? until_ns : s->deadline_ns;
+  }
+  if (!s->links->have_table || boot_server_is_ready(s))
+    return UINT64_MAX;
+  const uint64_t links_ns = s->links->deadline_ns;
+  const uint64_t quarter_ns = b->deadline_ns > links_ns ? (b->deadline_ns - links_ns) / 4 : 0;
+  return links_ns + quarter_ns / levels * (levels - depth);
+}
+
+coll_status boot_server_check_late(boot_server *s) {
+  if (colli_now_ns() < late_ns(s))
+    return COLL_OK;
+  return boot_server_is_full(s) ? fail_links_late(s) : fail_checkin_late(s);
+}
+
+/* ---- connections ----------------------------------------------------------------------------- */
+
 /* Closes one connection. */
-static void drop_conn(serve_state *r, int i) {
-  COLLI_ASSERT_RANK(i >= 0 && i < r->count, r->b->rank);
-  colli_sealed_close(&r->conns[i]->conn);
-  free(r->conns[i]);
-  r->conns[i] = r->conns[--r->count];
+void boot_server_drop(boot_server *s, int i) {
+  COLLI_ASSERT_RANK(i >= 0 && i < s->count, s->b->rank);
+  colli_sealed_close(&s->conns[i]->conn);
+  free(s->conns[i]->records);
+  free(s->conns[i]);
+  s->conns[i] = s->conns[--s->count];
 }
 
 /* Keeps an authenticated connection; false if there are too many or there is no memory. */
-static bool add_conn(serve_state *r, colli_guest *guest) {
-  COLLI_ASSERT_RANK(r->count <= r->capacity && guest->fd >= 0, r->b->rank);
-  if (r->count == r->capacity)
+static bool add_conn(boot_server *s, colli_guest *guest, boot_range below) {
+  COLLI_ASSERT_RANK(s->count <= s->capacity && guest->fd >= 0, s->b->rank);
+  if (s->count == s->capacity)
     return false;
   serve_conn *conn = calloc(1, sizeof(*conn));
-  boot_note_errno(r->b, conn ? 0 : ENOMEM, false);
-  if (!conn)
+  if (conn)
+    conn->records = calloc((size_t)(below.end - below.first), sizeof(*conn->records));
+  if (!conn || !conn->records) {
+    free(conn);
+    boot_note_errno(s->b, ENOMEM, false);
     return false;
+  }
+  boot_note_errno(s->b, 0, false);
   colli_sealed_open(&conn->conn, &guest->auth);
   conn->rank = guest->auth.hello.src_rank;
+  conn->below = below;
   conn->poll_index = -1;
-  r->conns[r->count++] = conn;
+  s->conns[s->count++] = conn;
   return true;
 }
 
 /* Turns a rank away whose COLL_TLS differs. */
-static void refuse_tls(serve_state *r, colli_guest *guest) {
-  r->tls_differs = guest->auth.hello.src_rank;
+static void refuse_tls(boot_server *s, colli_guest *guest) {
+  s->tls_differs = guest->auth.hello.src_rank;
   colli_auth_answer(&guest->auth, true); /* says so */
   boot_close(&guest->fd);
 }
 
-/* Accepts authenticated connections of ranks that check in. */
-static void accept_checkins(serve_state *r) {
-  const boot *b = r->b;
+void boot_server_accept(boot_server *s) {
+  const boot *b = s->b;
   colli_guest guest;
-  while (colli_door_next(&r->door, &guest)) {
+  while (colli_door_next(&s->door, &guest)) {
     const colli_hello *hello = &guest.auth.hello;
-    bool wanted = hello->kind == COLLI_HELLO_CHECKIN && hello->comm_id == b->id->comm_id;
+    const boot_range below = boot_place_child(&b->place, hello->src_rank);
+    const bool wanted = hello->kind == COLLI_HELLO_CHECKIN && hello->comm_id == b->id->comm_id &&
+                        below.end > below.first;
     if (!wanted)
       boot_guest_refuse(b, &guest);
     else if ((hello->tls != 0) != b->tls)
-      refuse_tls(r, &guest);
-    else if (!add_conn(r, &guest))
+      refuse_tls(s, &guest);
+    else if (!add_conn(s, &guest, below))
       boot_close(&guest.fd); /* the rank will dial again */
     else if (!boot_guest_accept(b, &guest))
-      drop_conn(r, r->count - 1);
+      boot_server_drop(s, s->count - 1);
   }
 }
 
 /* Connections cannot be accepted. */
-static coll_status fail_accept(serve_state *r, int sys_errno) {
-  const boot *b = r->b;
+static coll_status fail_accept(boot_server *s, int sys_errno) {
+  const boot *b = s->b;
   colli_error_sys(b->error, COLL_ERR_SYSTEM, "create", "accept4", sys_errno,
                   "rank %d cannot take more check-ins (%d of %d ranks are in); it needs a "
                   "descriptor for each rank: raise the limit (ulimit -n)",
-                  b->rank, r->checked_in, b->nranks);
+                  b->rank, s->checked_in, s->ranks);
   b->error->rank = b->rank;
   snprintf(b->error->host, sizeof(b->error->host), "%s", b->mine->host);
   return COLL_ERR_SYSTEM;
 }
 
-/* Checks a received record and keeps it. */
-static coll_status enter_record(serve_state *r, serve_conn *conn) {
-  const boot *b = r->b;
-  const boot_checkin *in = &conn->checkin;
-  colli_rank_info *info = &conn->msg.record;
+/* ---- check-ins ------------------------------------------------------------------------------- */
+
+/* Checks the record of a rank that has arrived. */
+static coll_status check_record(const boot_server *s, int rank, colli_rank_info *info) {
+  const boot *b = s->b;
   const char *wrong = boot_record_check(info);
-  if (in->nranks != b->nranks)
+  if (rank < 0 || rank >= b->nranks)
+    return boot_fail(b, COLL_ERR_PROTOCOL, -1, info,
+                     "a process (host %s, pid %d) checked in as rank %d of %d", info->host,
+                     info->pid, rank, b->nranks);
+  if (wrong)
+    return boot_fail(b, COLL_ERR_PROTOCOL, rank, info,
+                     "rank %d (host %s, pid %d) sent an impossible record (%s)", rank, info->host,
+                     info->pid, wrong);
+  if (s->is_in[place_of(s, rank)]) {
+    const colli_rank_info *first = rank == b->rank ? b->mine : &s->all[place_of(s, rank)];
+    return boot_fail(b, COLL_ERR_MISMATCH, rank, first,
+                     "two processes claim to be rank %d: pid %d on host %s, and pid %d on host %s; "
+                     "give each rank to one process",
+                     rank, first->pid, first->host, info->pid, info->host);
+  }
+  return COLL_OK;
+}
+
+/* Takes the time into account that a rank has left. */
+static void take_deadline(boot_server *s, const boot_checkin *in) {
+  const uint64_t left_ns = in->remaining_ms * COLLI_NS_PER_MS;
+  const uint64_t deadline_ns = colli_now_ns() + left_ns - boot_margin_ns(left_ns);
+  if (deadline_ns < s->deadline_ns)
+    s->deadline_ns = deadline_ns;
+}
+
+/* Checks received records and keeps them. */
+static coll_status enter_records(boot_server *s, serve_conn *conn) {
+  const boot *b = s->b;
+  const boot_checkin *in = &conn->checkin;
+  const int count = conn->below.end - conn->below.first;
+  colli_rank_info *info = conn->records;
+  if (in->nranks != b->nranks) {
+    boot_record_check(info); /* its texts end then */
     return boot_fail(
         b, COLL_ERR_MISMATCH, conn->rank, info,
         "rank %d (host %s, pid %d) was started with %d ranks, but rank %d (host %s, pid "
         "%d) with %d; start all with the same number",
         conn->rank, info->host, info->pid, in->nranks, b->rank, b->mine->host, b->mine->pid,
         b->nranks);
-  if (conn->rank < 0 || conn->rank >= b->nranks)
-    return boot_fail(b, COLL_ERR_PROTOCOL, -1, info,
-                     "a process (host %s, pid %d) checked in as rank %d of %d", info->host,
-                     info->pid, conn->rank, b->nranks);
-  if (wrong)
-    return boot_fail(b, COLL_ERR_PROTOCOL, conn->rank, info,
-                     "rank %d (host %s, pid %d) sent an impossible record (%s)", conn->rank,
-                     info->host, info->pid, wrong);
-  if (r->is_in[conn->rank]) {
-    const colli_rank_info *first = conn->rank == b->rank ? b->mine : &r->all[conn->rank];
-    return boot_fail(b, COLL_ERR_MISMATCH, conn->rank, first,
-                     "two processes claim to be rank %d: pid %d on host %s, and pid %d on host %s; "
-                     "give each rank to one process",
-                     conn->rank, first->pid, first->host, info->pid, info->host);
   }
-  r->all[conn->rank] = *info;
-  r->is_in[conn->rank] = conn->checked_in = true;
+  for (int i = 0; i < count; i++) {
+    const coll_status status = check_record(s, conn->below.first + i, &info[i]);
+    if (status != COLL_OK)
+      return status;
+  }
+  memcpy(&s->all[place_of(s, conn->rank)], info, (size_t)count * sizeof(*info));
+  memset(&s->is_in[place_of(s, conn->rank)], true, (size_t)count * sizeof(*s->is_in));
+  conn->checked_in = true;
   conn->done = 0;
-  r->checked_in++;
-  COLLI_ASSERT_RANK(r->checked_in <= b->nranks, b->rank);
+  s->checked_in += count;
+  COLLI_ASSERT_RANK(s->checked_in <= s->ranks, b->rank);
   colli_log_write(b->log, COLLI_LOG_DEBUG, "rank %d (host %s, pid %d) has checked in: %d of %d",
-                  conn->rank, info->host, info->pid, r->checked_in, b->nranks);
-  uint64_t left_ns = in->remaining_ms * COLLI_NS_PER_MS;
-  uint64_t deadline_ns = colli_now_ns() + left_ns - boot_margin_ns(left_ns);
-  if (deadline_ns < r->deadline_ns)
-    r->deadline_ns = deadline_ns;
+                  conn->rank, info->host, info->pid, s->checked_in, s->ranks);
+  take_deadline(s, in);
+  free(conn->records);
+  conn->records = NULL;
   return COLL_OK;
 }
 
-/* Reads a rank's check-in and its record, or later its report: DONE, AGAIN or an errno. */
-static int pull_message(serve_conn *conn) {
-  const size_t bytes = conn->checked_in ? sizeof(conn->msg.report) : sizeof(conn->msg.record);
+/* Reads a rank's check-in and the records, or later its report: DONE, AGAIN or an errno. */
+static int pull_message(boot_server *s, serve_conn *conn) {
+  const size_t count = (size_t)(conn->below.end - conn->below.first);
   int result =
       colli_sealed_pull(&conn->conn, &conn->checkin, sizeof(conn->checkin), &conn->checkin_done);
-  if (result == COLL_T_DONE && conn->checkin.version == COLL_VERSION)
-    result = colli_sealed_pull(&conn->conn, &conn->msg, bytes, &conn->done);
-  return result;
+  if (result != COLL_T_DONE || conn->checkin.version != COLL_VERSION)
+    return result;
+  if (!conn->checked_in && !conn->checkin.fails)
+    return colli_sealed_pull(&conn->conn, conn->records, count * sizeof(*conn->records),
+                             &conn->done);
+  result = colli_sealed_pull(&conn->conn, &conn->report, sizeof(conn->report), &conn->done);
+  if (result != COLL_T_DONE || conn->report.status != COLL_OK || !conn->checked_in || conn->ready ||
+      count == 1)
+    return result;
+  return colli_sealed_pull(&conn->conn, &s->ahead[place_of(s, conn->rank) + 1],
+                           (count - 1) * sizeof(*s->ahead), &conn->rest_done);
 }
 
-/* Sends the rest of table and answer; whether any is left. Reading finds out what is broken. */
-static bool is_sending(const serve_state *r, serve_conn *conn) {
-  const colli_rank_table *table = r->links->table;
-  int sent = COLL_T_DONE;
-  if (conn->gets_table)
-    sent = colli_sealed_push(&conn->conn, &conn->head, sizeof(conn->head), &conn->head_done);
-  if (conn->gets_table && sent == COLL_T_DONE)
-    sent = colli_sealed_push(&conn->conn, table->packed, table->bytes, &conn->table_done);
-  conn->gets_table = sent == COLL_T_AGAIN;
-  if (!conn->gets_table && conn->answers)
-    conn->answers = colli_sealed_push(&conn->conn, &conn->msg.report, sizeof(conn->msg.report),
-                                      &conn->answer_done) == COLL_T_AGAIN;
-  return conn->gets_table || conn->answers;
+/* A rank is ready, and all below it: what it says of their clocks is of its own less theirs. */
+static void take_ready(boot_server *s, serve_conn *conn) {
+  const int first = place_of(s, conn->below.first), end = place_of(s, conn->below.end);
+  conn->ready = true;
+  conn->done = conn->rest_done = 0;
+  s->ahead[first] = boot_time_of_child(s->b->mine, &s->all[first], conn->report.time.ahead);
+  for (int i = first + 1; i < end; i++)
+    s->ahead[i] = boot_time_chain(s->ahead[first], s->ahead[i]);
+  s->ready++;
+  COLLI_ASSERT_RANK(conn->checked_in && s->ready <= boot_place_children(&s->b->place), s->b->rank);
 }
 
-/* Makes the table of all records, and begins to send it to rank 0, from which it goes down the
- * tree.
- */
-static coll_status give_table(serve_state *r) {
-  r->links->table = colli_rank_table_create(r->all, r->b->nranks);
-  if (!r->links->table)
-    return boot_fail_table(r->b);
-  r->links->have_table = true;
-  const uint64_t left_ns = boot_remaining_ms(r->deadline_ns) * COLLI_NS_PER_MS;
-  r->links->deadline_ns = r->deadline_ns - boot_margin_ns(left_ns);
-  for (int i = 0; i < r->count; i++) {
-    serve_conn *conn = r->conns[i];
-    if (conn->rank != 0 || !conn->checked_in)
-      continue;
-    boot_report_fill(r->b, &conn->head, COLL_OK);
-    conn->head.status = BOOT_TABLE;
-    conn->head.server = r->b->rank;
-    conn->head.table_bytes = (uint32_t)r->links->table->bytes;
-    conn->head.remaining_ms = boot_remaining_ms(r->links->deadline_ns);
-    conn->gets_table = true;
-    (void)is_sending(r, conn);
-  }
-  return COLL_OK;
-}
-
-/* Answers a question for the time. */
-static void answer_time(const serve_state *r, serve_conn *conn) {
-  const uint64_t heard_ns = colli_now_ns();
-  memset(&conn->msg.report, 0, sizeof(conn->msg.report));
-  conn->msg.report.status = BOOT_ASKS_TIME;
-  conn->done = conn->answer_done = 0;
-  conn->msg.report.time = (boot_time){.heard_ns = heard_ns, .told_ns = colli_now_ns()};
-  conn->answers = true;
-  (void)is_sending(r, conn);
+/* A rank that has checked in has closed its connection. */
+static coll_status fail_lost(const boot_server *s, const serve_conn *conn) {
+  const boot *b = s->b;
+  const colli_rank_info *info =
+      conn->checked_in ? &s->all[place_of(s, conn->rank)] : b->mine; /* a shortage of this rank */
+  return boot_fail(b, COLL_ERR_PEER_LOST, conn->rank, info,
+                   "rank %d (host %s, pid %d) is lost: it closed its connection to rank %d "
+                   "after it had checked in and before all ranks were joined; look for what "
+                   "ended that process",
+                   conn->rank, info->host, info->pid, b->rank);
 }
 
 /* Reads what a rank sends; *gone: its connection ended before it had checked in. */
-static coll_status read_conn(serve_state *r, serve_conn *conn, bool *gone) {
-  const boot *b = r->b;
-  (void)is_sending(r, conn);
-  const int result = conn->answers ? COLL_T_AGAIN : pull_message(conn);
+static coll_status read_conn(boot_server *s, serve_conn *conn, bool *gone) {
+  const boot *b = s->b;
+  (void)boot_server_send(s, conn);
+  const int result = conn->answers ? COLL_T_AGAIN : pull_message(s, conn);
   if (result == COLL_T_AGAIN)
     return COLL_OK;
   if (result == EBADMSG)
-    return boot_fail_altered(b, conn->rank, conn->checked_in ? &r->all[conn->rank] : NULL);
+    return boot_fail_altered(b, conn->rank,
+                             conn->checked_in ? &s->all[place_of(s, conn->rank)] : NULL);
   if (result == COLL_T_DONE && conn->checkin.version != COLL_VERSION)
     return boot_fail_version(b, conn->rank, conn->checkin.version);
-  if (result == COLL_T_DONE && !conn->checked_in)
-    return enter_record(r, conn);
-  if (result == COLL_T_DONE && conn->msg.report.status == BOOT_ASKS_TIME) {
-    answer_time(r, conn);
+  if (result == COLL_T_DONE && !conn->checked_in && !conn->checkin.fails)
+    return enter_records(s, conn);
+  if (result == COLL_T_DONE && conn->report.status == BOOT_ASKS_TIME && conn->checked_in) {
+    boot_server_answer_time(s, conn);
     return COLL_OK;
   }
-  const colli_rank_info *info = &r->all[conn->checked_in ? conn->rank : b->rank];
-  if (result == COLL_T_DONE && conn->msg.report.status == COLL_OK && !conn->ready) {
-    conn->ready = true;
-    conn->done = 0;
-    r->times[conn->rank] = conn->msg.report.time;
-    r->ready++;
-    COLLI_ASSERT_RANK(conn->checked_in && r->ready < r->checked_in, b->rank);
+  if (result == COLL_T_DONE && conn->report.status == COLL_OK && conn->checked_in && !conn->ready) {
+    take_ready(s, conn);
     return COLL_OK;
   }
   if (result == COLL_T_DONE)
-    return boot_fail_reported(b, &conn->msg.report);
+    return boot_fail_reported(b, &conn->report);
   boot_note_errno(b, result, true);
   if (conn->checked_in || colli_errno_is_shortage(result))
-    return boot_fail(b, COLL_ERR_PEER_LOST, conn->rank, info,
-                     "rank %d (host %s, pid %d) is lost: it closed its connection to rank %d "
-                     "after it had checked in and before all ranks were joined; look for what "
-                     "ended that process",
-                     conn->rank, info->host, info->pid, b->rank);
+    return fail_lost(s, conn);
   colli_log_write(b->log, COLLI_LOG_INFO, "a connection of rank %d closed before it checked in",
                   conn->rank);
   *gone = true;
@@ -302,178 +331,97 @@ static coll_status read_conn(serve_state *r, serve_conn *conn, bool *gone) {
 }
 
 /* Reads what all ranks send. */
-static coll_status read_conns(serve_state *r) {
-  const boot_polls *polls = &r->b->polls;
-  for (int i = 0; i < r->count;) {
-    serve_conn *conn = r->conns[i];
+static coll_status read_conns(boot_server *s) {
+  const boot_polls *polls = &s->b->polls;
+  for (int i = 0; i < s->count;) {
+    serve_conn *conn = s->conns[i];
     bool gone = false;
     if (conn->poll_index < 0 || polls->fds[conn->poll_index].revents) {
-      coll_status status = read_conn(r, conn, &gone);
+      coll_status status = read_conn(s, conn, &gone);
       if (status != COLL_OK)
         return status;
     }
     if (gone)
-      drop_conn(r, i);
+      boot_server_drop(s, i);
     else
       i++;
   }
   return COLL_OK;
 }
 
-/* Sends one rank the outcome; true when done. With `linger`, it is done only when the rank has
- * closed. */
-static bool send_outcome(const serve_state *r, serve_conn *conn, const boot_report *outcome,
-                         bool linger) {
-  if (is_sending(r, conn))
-    return false;
-  int result = colli_sealed_push(&conn->conn, outcome, sizeof(*outcome), &conn->done);
-  boot_note_errno(r->b, result, false);
-  if (result != COLL_T_DONE && colli_errno_is_shortage(result))
-    return false; /* try again */
-  if (result != COLL_T_DONE || !linger)
-    return result != COLL_T_AGAIN; /* sent, or the rank is gone, which its neighbours will notice */
-  /* If the rank is still sending its record, closing now could discard the outcome before it is
-   * read. */
-  char waste[512];
-  size_t wasted = 0;
-  return colli_net_pull(conn->conn.fd, waste, sizeof(waste), &wasted) > 0;
+coll_status boot_server_step(boot_server *s) {
+  const boot *b = s->b;
+  const coll_status status = read_conns(s);
+  if (status != COLL_OK)
+    return status;
+  boot_server_accept(s);
+  if (s->tls_differs >= 0)
+    return boot_fail_tls(b, s->tls_differs);
+  const int sys_errno = boot_door_failure(b, &s->door, colli_now_ns() >= late_ns(s));
+  return sys_errno != 0 ? fail_accept(s, sys_errno) : COLL_OK;
 }
 
-/*
- * Tells every rank the outcome, and returns it, or that a shortage here kept it from a rank. A
- * failure is also announced for a moment to ranks that have yet to connect; otherwise they would
- * find a closed port and not know why.
- */
-static coll_status tell_outcome(serve_state *r, coll_status status) {
-  boot *b = r->b;
-  boot_report outcome;
-  boot_report_fill(b, &outcome, status);
-  /* Ranks with lifelines notice at once. */
-  bool linger = status != COLL_OK && !boot_is_guarded(b);
-  uint64_t until_ns = colli_now_ns() + (status == COLL_ERR_TIMEOUT ? TELL_NS : LINGER_NS);
-  if (!linger || until_ns > b->deadline_ns)
-    until_ns = b->deadline_ns;
-  for (int i = 0; i < r->count; i++)
-    r->conns[i]->done = 0;
-  for (int told = 0;;) {
-    for (int i = 0; i < r->count;) {
-      if (status == COLL_OK) /* all are in the table */
-        boot_time_tell(r->all, b->rank, r->conns[i]->rank, r->times, &r->time, &outcome.time);
-      if (send_outcome(r, r->conns[i], &outcome, linger)) {
-        drop_conn(r, i);
-        told++;
-      } else {
-        i++;
-      }
-    }
-    if (colli_now_ns() >= until_ns || (r->count == 0 && (!linger || told >= b->nranks - 1)))
-      break;
-    boot_polls_clear(&b->polls, until_ns);
-    for (int i = 0; i < r->count; i++)
-      boot_polls_add(&b->polls, r->conns[i]->conn.fd,
-                     r->conns[i]->done < COLLI_SEALED_BYTES(sizeof(outcome))
-                         ? colli_sealed_events(&r->conns[i]->conn, POLLOUT)
-                         : POLLIN);
-    if (linger)
-      boot_door_watch(b, &r->door);
-    boot_polls_wait(&b->polls);
-    if (linger)
-      accept_checkins(r);
-  }
-  const bool untold = status == COLL_OK && r->count > 0;
-  return untold && boot_fail_short(b, COLL_ERR_TIMEOUT) == COLL_ERR_SYSTEM ? COLL_ERR_SYSTEM
-                                                                           : status;
-}
-
-/* Waits until something happens. */
-static void wait_for_events(serve_state *r) {
-  boot *b = r->b;
-  boot_polls_clear(&b->polls, r->deadline_ns);
-  for (int i = 0; i < r->count; i++) {
-    serve_conn *conn = r->conns[i];
+void boot_server_watch(boot_server *s) {
+  boot *b = s->b;
+  boot_polls_wake(&b->polls, late_ns(s));
+  for (int i = 0; i < s->count; i++) {
+    serve_conn *conn = s->conns[i];
     const short events = conn->answers || conn->gets_table ? POLLIN | POLLOUT : POLLIN;
     conn->poll_index =
         boot_polls_add(&b->polls, conn->conn.fd, colli_sealed_events(&conn->conn, events));
   }
-  boot_door_watch(b, &r->door);
-  boot_links_watch(b, r->links);
-  boot_lifelines_watch(b);
-  boot_note_errno(b, boot_polls_wait(&b->polls), true);
+  boot_door_watch(b, &s->door);
 }
 
-/* Serves the other ranks until all are joined or something fails. */
-static coll_status serve_ranks(serve_state *r) {
-  boot *b = r->b;
-  for (;;) {
-    coll_status status = read_conns(r);
-    if (status != COLL_OK)
-      return status;
-    accept_checkins(r);
-    if (r->tls_differs >= 0)
-      return boot_fail_tls(b, r->tls_differs);
-    bool late = colli_now_ns() >= r->deadline_ns;
-    int sys_errno = boot_door_failure(b, &r->door, late);
-    if (sys_errno != 0)
-      return fail_accept(r, sys_errno);
-    status = boot_lifelines_check(b);
-    if (status != COLL_OK)
-      return status;
-    bool all_in = r->checked_in == b->nranks;
-    if (all_in && !r->links->have_table)
-      status = give_table(r);
-    if (status != COLL_OK)
-      return status;
-    int result = boot_links_step(b, r->links);
-    if (result > 0)
-      return (coll_status)result;
-    r->links_up = result == COLL_T_DONE;
-    if (r->links_up && r->ready == b->nranks - 1)
-      return COLL_OK;
-    if (late)
-      return all_in ? fail_links_late(r) : fail_checkin_late(r);
-    wait_for_events(r);
+/* ---- beginning and end ----------------------------------------------------------------------- */
+
+boot_server *boot_server_open(boot *b, boot_links *links, int listen_fd) {
+  boot_server *s = calloc(1, sizeof(*s));
+  const size_t ranks = (size_t)(b->place.below.end - b->place.below.first);
+  if (s) {
+    s->b = b;
+    s->links = links;
+    s->door = COLLI_DOOR_CLOSED;
+    s->tls_differs = -1;
+    s->deadline_ns = b->deadline_ns;
+    s->ranks = (int)ranks;
+    s->capacity = 2 * boot_place_children(&b->place);
+    s->conns = calloc((size_t)s->capacity, sizeof(*s->conns));
+    s->all = calloc(ranks, sizeof(*s->all));
+    s->is_in = calloc(ranks, sizeof(*s->is_in));
+    s->ahead = calloc(ranks, sizeof(*s->ahead));
+    s->told = calloc(ranks, sizeof(*s->told));
   }
+  if (!s || !s->conns || !s->all || !s->is_in || !s->ahead || !s->told) {
+    boot_fail(b, COLL_ERR_NO_MEMORY, -1, NULL, "out of memory for the check-in of %zu ranks",
+              ranks);
+    boot_server_close(s);
+    return NULL;
+  }
+  s->checked_in = s->is_in[place_of(s, b->rank)] = true;
+  s->all[place_of(s, b->rank)] = *b->mine;
+  const int to = b->place.fan_out > 0 ? b->rank : BOOT_SERVER;
+  if (boot_door_open(b, &s->door, listen_fd, COLLI_HELLO_CHECKIN, to) != COLL_OK) {
+    boot_server_close(s);
+    return NULL;
+  }
+  /* Any rank may have been given another secret, and dials all addresses. */
+  const unsigned long most = (unsigned long)boot_place_children(&b->place) * COLLI_MAX_ADDRS;
+  s->door.answers = s->door.answers < most ? most : s->door.answers;
+  return s;
 }
 
-coll_status boot_serve(boot *b, boot_links *links, int listen_fd, const colli_shared_time *time) {
-  serve_state *r = calloc(1, sizeof(*r));
-  coll_status status = COLL_ERR_NO_MEMORY;
-  if (r) {
-    r->b = b;
-    r->links = links;
-    r->door = COLLI_DOOR_CLOSED;
-    r->tls_differs = -1;
-    r->deadline_ns = b->deadline_ns;
-    r->capacity = 2 * b->nranks;
-    r->conns = calloc((size_t)r->capacity, sizeof(*r->conns));
-    r->all = calloc((size_t)b->nranks, sizeof(*r->all));
-    r->is_in = calloc((size_t)b->nranks, sizeof(*r->is_in));
-    r->times = calloc((size_t)b->nranks, sizeof(*r->times));
-    r->time = *time;
-  }
-  if (r && r->conns && r->all && r->is_in && r->times) {
-    r->checked_in = r->is_in[b->rank] = true;
-    r->all[b->rank] = *b->mine;
-    status = boot_door_open(b, &r->door, listen_fd, COLLI_HELLO_CHECKIN, BOOT_SERVER);
-    /* Any rank may have been given another secret, and dials all addresses. */
-    const unsigned long most = (unsigned long)b->nranks * COLLI_MAX_ADDRS;
-    r->door.answers = r->door.answers < most ? most : r->door.answers;
-    if (status == COLL_OK)
-      status = serve_ranks(r);
-    status = tell_outcome(r, status);
-    colli_door_close(&r->door);
-  } else {
-    boot_fail(b, status, -1, NULL, "out of memory for the check-in of %d ranks", b->nranks);
-  }
-  while (r && r->count > 0)
-    drop_conn(r, r->count - 1);
-  if (!r)
-    return status;
-  free(r->conns);
-  free(r->all);
-  free(r->is_in);
-  free(r->times);
-  explicit_bzero(r, sizeof(*r));
-  free(r);
-  return status;
+void boot_server_close(boot_server *s) {
+  if (!s)
+    return;
+  colli_door_close(&s->door);
+  while (s->count > 0)
+    boot_server_drop(s, s->count - 1);
+  free(s->conns);
+  free(s->all);
+  free(s->is_in);
+  free(s->ahead);
+  free(s->told);
+  explicit_bzero(s, sizeof(*s));
+  free(s);
 }

@@ -11,8 +11,10 @@
  *     rank r     asked      answered        largest of the second are the bounds.
  *
  * The server passes the bounds on to the other ranks with that clock, with the outcome. So ranks of
- * one host agree exactly. This is the exchange of NTP (RFC 5905, section 8), except that NTP takes
- * the middle of the best exchange, and half its round trip as the error.
+ * one host agree exactly. In a tree, each rank asks the one at which it checks in, and the bounds
+ * add up on the way to the root, which chooses those of the first rank of a clock for all. This is
+ * the exchange of NTP (RFC 5905, section 8), except that NTP takes the middle of the best exchange,
+ * and half its round trip as the error.
  */
 #ifndef COLLI_WIREUP_BOOTSTRAP_TIME_H
 #define COLLI_WIREUP_BOOTSTRAP_TIME_H
@@ -24,17 +26,28 @@
 /* Whether a rank other than the server has to ask for the time. */
 bool boot_time_asks(const colli_rank_table *table, int server, int rank);
 
-/* Bounds of which nothing is known. */
-void boot_time_begin(boot_time *time);
+/* The same in a tree, of the rank `host` at which it checks in. */
+bool boot_time_asks_host(const colli_rank_table *table, int host, int rank);
+
+/* Bounds between which everything is, before the first question. */
+#define BOOT_BOUNDS_ALL ((boot_bounds){.least_ns = INT64_MIN, .most_ns = INT64_MAX})
 
 /* Takes an answer into account. If a clock was set meanwhile, or the server lies, nothing may be
  * left between the bounds. */
-void boot_time_add(boot_time *time, uint64_t asked_ns, const boot_time *answer,
+void boot_time_add(boot_bounds *ahead, uint64_t asked_ns, const boot_time *answer,
                    uint64_t answered_ns);
 
-/* What the server tells a rank with the outcome; `reported`: by rank, what each has said. */
-void boot_time_tell(const colli_rank_info *all, int server, int rank, const boot_time *reported,
-                    const colli_shared_time *time, boot_time *told);
+/* What is known of a clock a - c if a - b and b - c are. */
+boot_bounds boot_time_chain(boot_bounds first, boot_bounds second);
+
+/* What is known of the clocks of a rank and of one that checks in at it and has `reported` that. */
+boot_bounds boot_time_of_child(const colli_rank_info *host, const colli_rank_info *child,
+                               boot_bounds reported);
+
+/* What the root tells each rank with the outcome, in told[0 .. nranks - 1]; `ahead`: by rank, how
+ * far its own clock is ahead. */
+void boot_time_tell(const colli_rank_info *all, int nranks, int root, const boot_bounds *ahead,
+                    boot_bounds *told);
 
 /* What a rank makes of that; zero_ns is 0 if the bounds are no use. */
 colli_shared_time boot_time_share(const boot_time *told);

@@ -1,0 +1,125 @@
+/* check_in.c: runs one rank's part in a bootstrap: at the root, below it, or in between. */
+#include "libcoll/base/assert.h"
+#include "libcoll/base/clock.h"
+#include "libcoll/wireup/bootstrap/join.h"
+#include "libcoll/wireup/bootstrap/serve.h"
+
+/* A rank's parts. */
+typedef struct boot_parts {
+  boot *b;
+  boot_links *links;
+  boot_server *server; /* of those that check in here; NULL: nobody does */
+  boot_joiner *joiner; /* it checks in at another rank; NULL: it serves all */
+} boot_parts;
+
+/* Hands on what has come from below, and makes the table at the root. */
+static coll_status pass_up(boot_parts *p) {
+  boot_server *server = p->server;
+  boot_joiner *joiner = p->joiner;
+  if (server && !boot_server_is_full(server))
+    return COLL_OK;
+  if (!joiner)
+    return p->links->have_table ? COLL_OK : boot_server_give_table(server);
+  if (!joiner->records && server)
+    boot_joiner_set_records(joiner, server->all, server->deadline_ns);
+  if (joiner->linked && joiner->timed && !joiner->ready &&
+      (!server || boot_server_is_ready(server)))
+    boot_joiner_set_ready(joiner, server ? server->ahead : NULL, server ? server->told : NULL);
+  return COLL_OK;
+}
+
+/* Does what can be done now. *over: all ranks are joined, or the outcome must be guessed. */
+static coll_status step(boot_parts *p, bool *over) {
+  boot *b = p->b;
+  *over = false;
+  coll_status status = p->server ? boot_server_step(p->server) : COLL_OK;
+  if (status == COLL_OK)
+    status = pass_up(p);
+  if (status == COLL_OK && p->joiner)
+    status = boot_joiner_step(p->joiner, over);
+  if (status == COLL_OK && !*over)
+    status = boot_lifelines_check(b);
+  if (status != COLL_OK || *over)
+    return status;
+  const int result = boot_links_step(b, p->links);
+  if (result > 0)
+    return (coll_status)result;
+  if (p->server)
+    p->server->links_up = result == COLL_T_DONE;
+  if (result == COLL_T_DONE && p->joiner && !p->joiner->linked)
+    boot_joiner_set_linked(p->joiner);
+  *over = result == COLL_T_DONE && !p->joiner && boot_server_is_ready(p->server);
+  if (!*over && p->server)
+    status = boot_server_check_late(p->server);
+  return status == COLL_OK && p->joiner ? boot_joiner_check_late(p->joiner) : status;
+}
+
+/* Waits until something happens. */
+static void wait_for_events(boot_parts *p) {
+  boot *b = p->b;
+  boot_polls_clear(&b->polls, b->deadline_ns);
+  if (p->server)
+    boot_server_watch(p->server);
+  if (p->joiner)
+    boot_joiner_watch(p->joiner);
+  boot_links_watch(b, p->links);
+  boot_lifelines_watch(b);
+  boot_note_errno(b, boot_polls_wait(&b->polls), true);
+}
+
+/* Runs until the outcome is known or something fails here. */
+static coll_status await_outcome(boot_parts *p) {
+  for (;;) {
+    bool over;
+    const bool linked = p->joiner && p->joiner->linked;
+    const coll_status status = step(p, &over);
+    if (status != COLL_OK || over)
+      return status;
+    if (!p->joiner || p->joiner->linked == linked)
+      wait_for_events(p);
+  }
+}
+
+/* Tells those below the outcome, with the root's time. */
+static coll_status pass_down(boot_parts *p, coll_status status, const colli_shared_time *time) {
+  boot_server *server = p->server;
+  boot_time told = {.zero_ns = time->zero_ns, .error_ns = time->error_ns};
+  if (p->joiner)
+    told = p->joiner->outcome.time;
+  else if (status == COLL_OK)
+    boot_time_tell(server->all, server->ranks, p->b->rank, server->ahead, server->told);
+  return boot_server_tell(server, status, &told);
+}
+
+/* The outcome will not come: those below must decide, too. */
+static coll_status decide(boot_parts *p) {
+  if (p->server)
+    boot_server_tell_doubt(p->server, p->joiner->lost);
+  return boot_joiner_decide(p->joiner);
+}
+
+coll_status boot_check_in(boot *b, boot_links *links, int listen_fd, colli_shared_time *time) {
+  boot_parts p = {.b = b, .links = links};
+  coll_status status = COLL_OK;
+  if (listen_fd >= 0 && !(p.server = boot_server_open(b, links, listen_fd)))
+    status = b->error->status;
+  if (status == COLL_OK && b->place.depth > 0 && !(p.joiner = boot_joiner_open(b, links)))
+    status = b->error->status;
+  if (p.joiner && !p.server)
+    boot_joiner_set_records(p.joiner, b->mine, b->deadline_ns);
+  if (status == COLL_OK)
+    status = await_outcome(&p);
+  if (status == COLL_OK && p.joiner && p.joiner->lost >= 0) {
+    status = decide(&p);
+  } else {
+    if (status != COLL_OK && p.joiner)
+      boot_joiner_report(p.joiner, status);
+    if (p.server)
+      status = pass_down(&p, status, time);
+  }
+  if (p.joiner)
+    *time = boot_time_share(&p.joiner->outcome.time);
+  boot_joiner_close(p.joiner);
+  boot_server_close(p.server);
+  return status;
+}

@@ -1,0 +1,73 @@
+/*
+ * join.h: a rank that checks in at another one: it dials that one, sends its record and those of
+ * the ranks below it, says when all of these are ready, and hears the outcome.
+ */
+#ifndef COLLI_WIREUP_BOOTSTRAP_JOIN_H
+#define COLLI_WIREUP_BOOTSTRAP_JOIN_H
+
+#include "libcoll/wireup/bootstrap/roles.h"
+#include "libcoll/wireup/bootstrap/time.h"
+
+typedef struct boot_joiner {
+  boot *b;
+  boot_links *links;
+  boot_dial dial;
+  colli_sealed conn;              /* to the rank at which it checks in */
+  int ranks;                      /* this one and those below it */
+  const colli_rank_info *records; /* theirs; NULL: not all are here yet */
+  uint64_t deadline_ns;           /* of the one that gives up first */
+  boot_checkin checkin;
+  size_t checkin_done, records_done; /* bytes that were sent */
+  bool linked;                       /* the links are up */
+  bool timed;                        /* and the time is known, or of no interest */
+  int asked;                         /* questions for the time that were answered */
+  uint64_t asked_ns;                 /* when this one was sent; 0: it was not yet */
+  boot_report question;
+  size_t question_done;
+  bool ready; /* this rank and all below it are */
+  boot_report ready_report;
+  const boot_bounds *ahead; /* of all of them: it follows that report but for the first */
+  size_t ready_done, rest_done;
+  boot_report outcome;
+  size_t outcome_done, table_done, told_done;
+  boot_bounds *told; /* of all of them: it follows a success but for the first */
+  bool heard;        /* the outcome, or that there will be none */
+  int lost;          /* the rank that is lost, and has told no outcome; or -1 */
+} boot_joiner;
+
+/* Begins to check in. NULL: boot->error says why. */
+boot_joiner *boot_joiner_open(boot *b, boot_links *links);
+
+/* All records are here, of which the first is this rank's: they can be sent. The rank that gives up
+ * first does so then. */
+void boot_joiner_set_records(boot_joiner *j, const colli_rank_info *records, uint64_t deadline_ns);
+
+/* The links are up. */
+void boot_joiner_set_linked(boot_joiner *j);
+
+/* This rank and all below it are ready. Arrays (NULL if there are none below) stay the caller's:
+ * what they say of their clocks, and room for what the outcome will. */
+void boot_joiner_set_ready(boot_joiner *j, const boot_bounds *ahead, boot_bounds *told);
+
+/* Exchanges messages. Sets *over when there is an outcome, which is COLL_OK; or the rank that it
+ * would come from is lost (j->lost), upon which the caller must decide. */
+coll_status boot_joiner_step(boot_joiner *j, bool *over);
+
+/* Decides what the outcome was after j->lost is, and has not told it. */
+coll_status boot_joiner_decide(const boot_joiner *j);
+
+/* Fails because j->lost is lost, or the rank at which this one checks in. */
+coll_status boot_joiner_fail_lost(const boot_joiner *j);
+
+/* Fails if this rank's deadline has passed. */
+coll_status boot_joiner_check_late(boot_joiner *j);
+
+/* Reports a failure, so that the others learn the reason; nothing if it came from there. */
+void boot_joiner_report(boot_joiner *j, coll_status status);
+
+/* Adds what it waits for. */
+void boot_joiner_watch(boot_joiner *j);
+
+void boot_joiner_close(boot_joiner *j);
+
+#endif
