@@ -120,6 +120,17 @@ coll_status colli_id_make(colli_id *id, const colli_params *params, coll_error *
   return status;
 }
 
+void colli_id_place(colli_id *id, const colli_id *root, const colli_id *parent, int fan_out) {
+  colli_secret_release(id->secret);
+  id->secret = colli_secret_acquire(root->secret);
+  id->comm_id = root->comm_id;
+  id->pid = root->pid;
+  id->server = 0;
+  id->fan_out = fan_out;
+  id->own_addr = id->addrs[0];
+  memcpy(id->addrs, parent->addrs, sizeof(id->addrs));
+}
+
 /* ---- bytes ----------------------------------------------------------------------------------- */
 
 uint32_t colli_id_check(const coll_id *id) {

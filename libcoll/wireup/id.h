@@ -27,6 +27,11 @@ coll_status colli_id_fresh(colli_id *id, coll_error *error);
 /* Makes an id with a listener and its addresses, those that colli_id_choose() chooses. */
 coll_status colli_id_make(colli_id *id, const colli_params *params, coll_error *error);
 
+/* Makes an id (with listen_fd -1 and nothing else if nobody checks in here) that of a rank below
+ * rank 0, in a tree: it checks in where the parent listens, with the secret of rank 0's id. Those
+ * two stay as they are. */
+void colli_id_place(colli_id *id, const colli_id *root, const colli_id *parent, int fan_out);
+
 /*
  * Chooses of all addresses of this host (`count`, at most 64, best first) those that go into an id,
  * which has room for 72 bytes: IPv4 takes 4, IPv6 16. First comes one of each network, then

@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "libcoll/comm/comm.h"
+#include "libcoll/create/create.h"
+#include "libcoll/wireup/bootstrap/tree.h"
 
 #define START_NS (10 * SK_S) /* for its maker to make the id */
 #define SLACK_NS (300 * SK_MS)
@@ -13,7 +15,9 @@
 static struct {
   job_config config;
   coll_id id;
-  bool have_id;
+  colli_id *ids; /* by rank: of those at which others check in */
+  int made;      /* how many of them have made theirs, or need none */
+  bool have_id;  /* all have */
   int nranks;
 } job;
 
@@ -123,6 +127,41 @@ static bool shrink(int rank, coll_comm **comm, int generation) {
   return true;
 }
 
+/* Makes what others need in order to check in: in a tree as a launcher that carries it would. */
+static void make_id(int rank, const coll_config *config) {
+  coll_error error = COLL_ERROR_INIT;
+  colli_settings settings;
+  const int fan_out = job.config.fan_out;
+  if (fan_out == 0 && rank == job.config.maker && coll_unique_id(&job.id, config) != COLL_OK)
+    abort();
+  job.ids[rank] = (colli_id){.listen_fd = -1};
+  const boot_place place = boot_place_find(fan_out, rank, job.nranks, false);
+  if (fan_out > 0 && boot_place_children(&place) > 0 &&
+      (colli_settings_load(&settings, config) != COLL_OK ||
+       colli_id_make(&job.ids[rank], &settings.params, &error) != COLL_OK))
+    abort();
+  job.made++;
+  job.have_id = fan_out > 0 ? job.made == job.nranks : job.have_id || rank == job.config.maker;
+}
+
+/* Creates the communicator in a tree. */
+static coll_status create_in_tree(coll_comm **comm, int rank, const coll_config *config) {
+  colli_settings settings;
+  colli_id id = job.ids[rank];
+  const boot_place place = boot_place_find(job.config.fan_out, rank, job.nranks, false);
+  if (rank > 0)
+    colli_id_place(&id, &job.ids[0], &job.ids[place.host], job.config.fan_out);
+  else
+    id.secret = colli_secret_acquire(id.secret);
+  id.fan_out = job.config.fan_out;
+  id.server = 0;
+  coll_status status = colli_settings_load(&settings, config);
+  if (status == COLL_OK)
+    status = colli_create(comm, &id, job.nranks, rank, &settings, NULL);
+  colli_id_release(&id);
+  return colli_settings_finish(&settings, status);
+}
+
 /* Creates the communicator; NULL if that failed. */
 static coll_comm *create(int rank) {
   coll_error error = COLL_ERROR_INIT;
@@ -132,15 +171,13 @@ static coll_comm *create(int rank) {
   config.timeout_ms = job.config.timeout_ms;
   config.create_timeout_ms = job.config.create_timeout_ms;
   config.heartbeat_ms = job.config.heartbeat_ms;
-  if (rank == job.config.maker) {
-    if (coll_unique_id(&job.id, &config) != COLL_OK)
-      abort();
-    job.have_id = true;
-  }
+  make_id(rank, &config);
   if (!sk_await(&job.have_id, START_NS))
     return NULL;
   job_entry *e = begin_entry(rank, JOB_CREATE, NULL, 0);
-  coll_status status = coll_comm_create(&comm, &job.id, job.nranks, rank, &config);
+  coll_status status = job.config.fan_out > 0
+                           ? create_in_tree(&comm, rank, &config)
+                           : coll_comm_create(&comm, &job.id, job.nranks, rank, &config);
   end_entry(e, status, &error, NULL);
   if (comm) {
     e->child = comm->comm_id;
@@ -188,8 +225,10 @@ bool job_run(const job_config *config) {
   job.config = *config;
   job.nranks = config->kernel.nranks;
   job.have_id = false;
+  job.made = 0;
   job_ranks = calloc((size_t)job.nranks, sizeof(*job_ranks));
-  if (!job_ranks)
+  job.ids = calloc((size_t)job.nranks, sizeof(*job.ids));
+  if (!job_ranks || !job.ids)
     abort();
   if (sk_run(rank_main, NULL, 300 * SK_S))
     return true;
@@ -199,6 +238,8 @@ bool job_run(const job_config *config) {
 }
 
 void job_free(void) {
+  colli_id_release(&job.ids[0]);
+  free(job.ids);
   free(job_ranks);
   job_ranks = NULL;
 }

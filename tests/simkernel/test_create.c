@@ -13,10 +13,11 @@
 
 /* Creates a communicator of n ranks, of which one makes the id, and which then do all-reduces;
  * prints what it cost. */
-static void create(int nranks, int ranks_per_host, int maker, uint64_t seed, bool print) {
-  job_config config = job_defaults(seed, nranks, ranks_per_host);
+static void create(int nranks, int ranks_per_host, int maker, int fan_out, bool print) {
+  job_config config = job_defaults((uint64_t)nranks, nranks, ranks_per_host);
   config.create_timeout_ms = config.timeout_ms = 60000;
   config.maker = maker;
+  config.fan_out = fan_out;
   sk_open(&config.kernel);
   cr_expect(job_run(&config));
   cr_expect_eq(job_check_together(), 0, "%d ranks", nranks);
@@ -36,7 +37,13 @@ static void create(int nranks, int ranks_per_host, int maker, uint64_t seed, boo
 Test(create, every_number_of_ranks, .timeout = 300) {
   const int most = extent(64, 64, 16);
   for (int nranks = 2; nranks <= most; nranks += nranks < 20 ? 1 : extent(4, 1, 4))
-    create(nranks, 1 + nranks % 5, nranks % 2 ? 0 : nranks * 7 / 10, (uint64_t)nranks, false);
+    create(nranks, 1 + nranks % 5, nranks % 2 ? 0 : nranks * 7 / 10, 0, false);
+}
+
+Test(create, every_number_of_ranks_in_a_tree, .timeout = 300) {
+  const int most = extent(64, 64, 16);
+  for (int nranks = 2; nranks <= most; nranks += nranks < 20 ? 1 : extent(4, 1, 4))
+    create(nranks, 1 + nranks % 5, 0, 1 + nranks % 4, false);
 }
 
 /* Each rank has a table of all others: 1 GB for 1,024. */
@@ -44,7 +51,7 @@ Test(create, many_ranks, .timeout = 600) {
   const double gigabytes = (double)sysconf(_SC_AVPHYS_PAGES) * (double)sysconf(_SC_PAGESIZE) / 1e9;
   const int all = gigabytes > 8 ? 1024 : 512;
   for (int nranks = 128; nranks <= extent(512, all, 128); nranks *= 2)
-    create(nranks, 8, nranks / 2 + 1, 1, true);
+    create(nranks, 8, nranks / 2 + 1, 0, true);
 }
 
 /* ---- deaths -----------------------------------------------------------------------------------
@@ -73,9 +80,10 @@ static bool has_one_outcome(int nranks) {
 }
 
 /* Kills the victim at a call; false: it has returned before. */
-static bool die_at(int nranks, int maker, uint64_t seed, uint64_t calls) {
-  job_config config = job_defaults(seed, nranks, 2);
+static bool die_at(int nranks, int maker, int fan_out, uint64_t calls) {
+  job_config config = job_defaults((uint64_t)nranks, nranks, 2);
   config.maker = maker;
+  config.fan_out = fan_out;
   victim_calls = calls;
   config.about = near_death;
   sk_open(&config.kernel);
@@ -99,8 +107,8 @@ Test(create, deaths_at_each_call, .timeout = 300) {
   const uint64_t step = (uint64_t)extent(13, 1, 40);
   for (int nranks = 2; nranks <= 5; nranks++)
     for (victim = 0; victim < nranks; victim++)
-      for (uint64_t calls = (uint64_t)(nranks + victim) % step;
-           die_at(nranks, 0, (uint64_t)nranks, calls); calls += step)
+      for (uint64_t calls = (uint64_t)(nranks + victim) % step; die_at(nranks, 0, 0, calls);
+           calls += step)
         ;
 }
 
@@ -111,7 +119,18 @@ Test(create, deaths_at_each_call_with_other_makers, .timeout = 300) {
     for (int maker = 1; maker < nranks; maker++)
       for (victim = 0; victim < nranks; victim++)
         for (uint64_t calls = (uint64_t)(nranks + victim + maker) % step;
-             die_at(nranks, maker, (uint64_t)nranks, calls); calls += step)
+             die_at(nranks, maker, 0, calls); calls += step)
+          ;
+}
+
+/* In a tree, a death can leave those below it without an outcome. */
+Test(create, deaths_at_each_call_in_a_tree, .timeout = 300) {
+  const uint64_t step = (uint64_t)extent(17, 1, 60);
+  for (int nranks = 3; nranks <= 7; nranks++)
+    for (int fan_out = 1; fan_out <= 2; fan_out++)
+      for (victim = 0; victim < nranks; victim++)
+        for (uint64_t calls = (uint64_t)(nranks + victim + fan_out) % step;
+             die_at(nranks, 0, fan_out, calls); calls += step)
           ;
 }
 

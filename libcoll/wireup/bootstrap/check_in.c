@@ -1,6 +1,7 @@
 /* check_in.c: runs one rank's part in a bootstrap: at the root, below it, or in between. */
 #include "libcoll/base/assert.h"
 #include "libcoll/base/clock.h"
+#include "libcoll/base/error.h"
 #include "libcoll/wireup/bootstrap/join.h"
 #include "libcoll/wireup/bootstrap/serve.h"
 
@@ -28,11 +29,25 @@ static coll_status pass_up(boot_parts *p) {
   return COLL_OK;
 }
 
+/* Serves those below. A rank that has said that all of them are ready cannot take that back: if one
+ * of them fails then, it says so, and waits for the outcome as before. */
+static coll_status step_server(boot_parts *p) {
+  boot_joiner *joiner = p->joiner;
+  if (!p->server || (joiner && joiner->fails))
+    return COLL_OK;
+  const coll_status status = boot_server_step(p->server);
+  if (status == COLL_OK || !joiner || !joiner->ready)
+    return status;
+  boot_joiner_set_failure(joiner, status);
+  colli_error_clear(p->b->error);
+  return COLL_OK;
+}
+
 /* Does what can be done now. *over: all ranks are joined, or the outcome must be guessed. */
 static coll_status step(boot_parts *p, bool *over) {
   boot *b = p->b;
   *over = false;
-  coll_status status = p->server ? boot_server_step(p->server) : COLL_OK;
+  coll_status status = step_server(p);
   if (status == COLL_OK)
     status = pass_up(p);
   if (status == COLL_OK && p->joiner)
@@ -58,7 +73,7 @@ static coll_status step(boot_parts *p, bool *over) {
 static void wait_for_events(boot_parts *p) {
   boot *b = p->b;
   boot_polls_clear(&b->polls, b->deadline_ns);
-  if (p->server)
+  if (p->server && !(p->joiner && p->joiner->fails))
     boot_server_watch(p->server);
   if (p->joiner)
     boot_joiner_watch(p->joiner);

@@ -96,14 +96,15 @@ coll_status boot_joiner_fail_lost(const boot_joiner *j) {
                    b->rank, b->mine->host);
 }
 
-/* Sends the report that all are ready, and what is known of their clocks. */
+/* Sends the report that all are ready, and what is known of their clocks; and a later failure. */
 static int push_ready(boot_joiner *j) {
-  const int sent =
-      colli_sealed_push(&j->conn, &j->ready_report, sizeof(j->ready_report), &j->ready_done);
-  if (sent != COLL_T_DONE || j->ranks == 1)
-    return sent;
-  return colli_sealed_push(&j->conn, j->ahead + 1, (size_t)(j->ranks - 1) * sizeof(*j->ahead),
-                           &j->rest_done);
+  int sent = colli_sealed_push(&j->conn, &j->ready_report, sizeof(j->ready_report), &j->ready_done);
+  if (sent == COLL_T_DONE && j->ranks > 1)
+    sent = colli_sealed_push(&j->conn, j->ahead + 1, (size_t)(j->ranks - 1) * sizeof(*j->ahead),
+                             &j->rest_done);
+  if (sent == COLL_T_DONE && j->fails)
+    sent = colli_sealed_push(&j->conn, &j->failure, sizeof(j->failure), &j->failure_done);
+  return sent;
 }
 
 /* Sends what there is to send: COLL_T_DONE, COLL_T_AGAIN or an errno. */
@@ -142,6 +143,14 @@ void boot_joiner_set_ready(boot_joiner *j, const boot_bounds *ahead, boot_bounds
   j->ready = true;
   j->ahead = ahead;
   j->told = told;
+}
+
+void boot_joiner_set_failure(boot_joiner *j, coll_status status) {
+  COLLI_ASSERT_RANK(j->ready && status != COLL_OK, j->b->rank);
+  if (j->fails)
+    return;
+  j->fails = true;
+  boot_report_fill(j->b, &j->failure, status);
 }
 
 /* Takes an answer of the server, and prepares the next question. */
@@ -269,9 +278,11 @@ static bool is_idle(const boot_joiner *j) {
     return false;
   if (j->linked && !j->timed)
     return j->question_done == COLLI_SEALED_BYTES(sizeof(j->question));
-  return !j->ready ||
-         (j->ready_done == COLLI_SEALED_BYTES(sizeof(j->ready_report)) &&
-          (others == 0 || j->rest_done == COLLI_SEALED_BYTES(others * sizeof(*j->ahead))));
+  if (j->ready && j->ready_done != COLLI_SEALED_BYTES(sizeof(j->ready_report)))
+    return false;
+  if (j->ready && others > 0 && j->rest_done != COLLI_SEALED_BYTES(others * sizeof(*j->ahead)))
+    return false;
+  return !j->fails || j->failure_done == COLLI_SEALED_BYTES(sizeof(j->failure));
 }
 
 /* Fails because this rank's deadline has passed, and says why. */

@@ -28,6 +28,9 @@ typedef struct boot_joiner {
   boot_report ready_report;
   const boot_bounds *ahead; /* of all of them: it follows that report but for the first */
   size_t ready_done, rest_done;
+  bool fails;          /* a rank below this one has failed since; this follows: */
+  boot_report failure; /* whether that is too late is for the root to say */
+  size_t failure_done;
   boot_report outcome;
   size_t outcome_done, table_done, told_done;
   boot_bounds *told; /* of all of them: it follows a success but for the first */
@@ -48,6 +51,9 @@ void boot_joiner_set_linked(boot_joiner *j);
 /* This rank and all below it are ready. Arrays (NULL if there are none below) stay the caller's:
  * what they say of their clocks, and room for what the outcome will. */
 void boot_joiner_set_ready(boot_joiner *j, const boot_bounds *ahead, boot_bounds *told);
+
+/* A rank below this one has failed after set_ready(): reports boot->error, once. */
+void boot_joiner_set_failure(boot_joiner *j, coll_status status);
 
 /* Exchanges messages. Sets *over when there is an outcome, which is COLL_OK; or the rank that it
  * would come from is lost (j->lost), upon which the caller must decide. */
