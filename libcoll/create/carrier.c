@@ -8,6 +8,7 @@
 
 #include "libcoll/base/error.h"
 #include "libcoll/comm/comm.h"
+#include "libcoll/wireup/bootstrap/tree.h"
 
 bool colli_carrier_overruled(const colli_params *params) {
   return *params->text[COLLI_PARAM_ROOT] || getenv("COLL_RANK") || getenv("RANK");
@@ -50,5 +51,24 @@ coll_status colli_id_read(const char *digits, colli_id *id, coll_error *error) {
   if (status != COLL_ERR_INVALID_ARGUMENT)
     return status;
   return colli_error_set(error, COLL_ERR_SYSTEM, "create",
-                         "what rank 0 passed on through the launcher is no id of this version");
+                         "what a rank passed on through the launcher is no id of this version");
+}
+
+int colli_carrier_host(int rank, int nranks) {
+  return boot_place_find(COLLI_CARRIER_FAN_OUT, rank, nranks, rank == 0).host;
+}
+
+coll_status colli_carrier_place(const char *root, const char *host, colli_id *id,
+                                coll_error *error) {
+  colli_id of_root, of_host;
+  coll_status status = colli_id_read(root, &of_root, error);
+  if (status != COLL_OK)
+    return status;
+  status = colli_id_read(host, &of_host, error);
+  if (status == COLL_OK) {
+    colli_id_place(id, &of_root, &of_host, COLLI_CARRIER_FAN_OUT);
+    colli_id_release(&of_host);
+  }
+  colli_id_release(&of_root);
+  return status;
 }

@@ -9,8 +9,12 @@
 
 #include "libcoll/wireup/id.h"
 
+#define COLLI_CARRIER_FAN_OUT 16 /* of the tree in which ranks check in */
+
 /* One way in which they do it. */
 typedef struct colli_carrier {
+  int fan_out; /* 0: it carries nothing but rank 0's id, and all check in there */
+
   /* Whether this process was started that way, and no variable says otherwise. */
   bool (*offered)(const colli_params *params);
 
@@ -20,9 +24,11 @@ typedef struct colli_carrier {
                       coll_error *error);
 
   /*
-   * Rank 0 passes on *id (NULL: it has failed), all others get it; all ranks of the launcher's job
-   * take part. Copies of the secret may stay in the launcher's memory. Errors: TIMEOUT if some rank
-   * has not made the call by deadline_ns, SYSTEM if the launcher or rank 0 fails, NO_MEMORY.
+   * Rank 0 passes on *id, all others get it; all ranks of the launcher's job take part. In a tree,
+   * other ranks at which some check in pass on theirs, too, and all get where to check in. NULL:
+   * making the id has failed, and those who wait for it should hear of that. Copies of the secret
+   * may stay in the launcher's memory. Errors: TIMEOUT if some rank has not made the call by
+   * deadline_ns, SYSTEM if the launcher or one of those ranks fails, NO_MEMORY.
    */
   coll_status (*share)(const colli_params *params, uint64_t deadline_ns, int rank, int nranks,
                        colli_id *id, coll_error *error);
@@ -51,5 +57,13 @@ bool colli_carrier_overruled(const colli_params *params);
 #define COLLI_ID_DIGITS (2 * COLL_UNIQUE_ID_BYTES)
 void colli_id_write(const colli_id *id, char digits[COLLI_ID_DIGITS + 1]);
 coll_status colli_id_read(const char *digits, colli_id *id, coll_error *error);
+
+/* The rank at which a rank checks in, in a carrier's tree; -1: it is the root. */
+int colli_carrier_host(int rank, int nranks);
+
+/* Makes *id that of a rank below rank 0 in the tree, from the digits of rank 0's id and of that of
+ * the rank at which it checks in. Errors: as colli_id_read(). */
+coll_status colli_carrier_place(const char *root, const char *host, colli_id *id,
+                                coll_error *error);
 
 #endif

@@ -16,6 +16,7 @@
 #include "libcoll/create/find_secret.h"
 #include "libcoll/net/auth.h"
 #include "libcoll/net/door.h"
+#include "libcoll/wireup/bootstrap/tree.h"
 #include "libcoll/wireup/resolve.h"
 
 /* A launcher's names for rank and number of ranks. */
@@ -157,16 +158,18 @@ static coll_status ask_carrier(const colli_carrier *carrier, const colli_params 
         COLLI_MAX_RANKS);
   if (status != COLL_OK || *nranks == 1)
     return status;
-  if (*rank == 0 && colli_id_make(id, params, error) != COLL_OK) {
+  const boot_place place = boot_place_find(carrier->fan_out, *rank, *nranks, *rank == 0);
+  if (boot_place_children(&place) > 0 && colli_id_make(id, params, error) != COLL_OK) {
     coll_error ignored = COLL_ERROR_INIT;
     /* so that the others need not wait */
-    carrier->share(params, deadline_ns, 0, *nranks, NULL, &ignored);
+    carrier->share(params, deadline_ns, *rank, *nranks, NULL, &ignored);
     return error->status;
   }
   status = carrier->share(params, deadline_ns, *rank, *nranks, id, error);
   if (status != COLL_OK)
     colli_id_close(id);
   id->server = 0;
+  id->fan_out = carrier->fan_out;
   return status;
 }
 

@@ -202,53 +202,70 @@ static coll_status join(const colli_params *params, uint64_t deadline_ns, int *r
 
 /* ---- sharing --------------------------------------------------------------------------------- */
 
-/* Rank 0: writes the id into the launcher's table. */
-static coll_status put_id(uint64_t deadline_ns, const colli_id *id, coll_error *error) {
+/* Writes this rank's id into the launcher's table. */
+static coll_status put_id(uint64_t deadline_ns, int rank, const colli_id *id, coll_error *error) {
   char line[COLLI_PMI1_LINE], digits[COLLI_ID_DIGITS + 1] = FAILED_TEXT;
   if (id)
     colli_id_write(id, digits);
-  snprintf(line, sizeof(line), "cmd=put kvsname=%s key=libcoll.id.%u value=%s\n", client.table,
-           client.shared, digits);
+  snprintf(line, sizeof(line), "cmd=put kvsname=%s key=libcoll.id.%u.%d value=%s\n", client.table,
+           client.shared, rank, digits);
   coll_status status = colli_pmi1_ask(&client.pmi, deadline_ns, line, "put_result", error);
   explicit_bzero(line, sizeof(line));
   explicit_bzero(digits, sizeof(digits));
   return status;
 }
 
-/* The others: read it. */
-static coll_status get_id(uint64_t deadline_ns, colli_id *id, coll_error *error) {
-  char line[NAME_BYTES + 64], digits[COLLI_ID_DIGITS + 1] = "";
-  snprintf(line, sizeof(line), "cmd=get kvsname=%s key=libcoll.id.%u\n", client.table,
-           client.shared);
+/* Reads that of another rank. */
+static coll_status get_id(uint64_t deadline_ns, int rank, char digits[COLLI_ID_DIGITS + 1],
+                          coll_error *error) {
+  char line[NAME_BYTES + 64];
+  snprintf(line, sizeof(line), "cmd=get kvsname=%s key=libcoll.id.%u.%d\n", client.table,
+           client.shared, rank);
   coll_status status = colli_pmi1_ask(&client.pmi, deadline_ns, line, "get_result", error);
   if (status != COLL_OK)
     return status;
-  colli_pmi1_value(&client.pmi, "value", digits, sizeof(digits));
+  *digits = 0;
+  colli_pmi1_value(&client.pmi, "value", digits, COLLI_ID_DIGITS + 1);
   if (strcmp(digits, FAILED_TEXT) == 0)
-    status = colli_error_set(error, COLL_ERR_SYSTEM, "create", "rank 0 failed; see its error");
-  else
-    status = colli_id_read(digits, id, error);
-  explicit_bzero(digits, sizeof(digits));
+    status =
+        colli_error_set(error, COLL_ERR_SYSTEM, "create", "rank %d failed; see its error", rank);
   return status;
 }
 
-/* Shares rank 0's id. */
+/* Reads where to check in. */
+static coll_status get_place(uint64_t deadline_ns, int rank, int nranks, colli_id *id,
+                             coll_error *error) {
+  char root[COLLI_ID_DIGITS + 1] = "", host[COLLI_ID_DIGITS + 1];
+  const int host_rank = colli_carrier_host(rank, nranks);
+  coll_status status = get_id(deadline_ns, 0, root, error);
+  memcpy(host, root, sizeof(host));
+  if (status == COLL_OK && host_rank != 0)
+    status = get_id(deadline_ns, host_rank, host, error);
+  if (status == COLL_OK)
+    status = colli_carrier_place(root, host, id, error);
+  explicit_bzero(root, sizeof(root));
+  explicit_bzero(host, sizeof(host));
+  return status;
+}
+
+/* Shares ids. */
 static coll_status share(const colli_params *params, uint64_t deadline_ns, int rank, int nranks,
                          colli_id *id, coll_error *error) {
-  (void)params, (void)nranks;
+  (void)params;
   coll_status status = COLL_OK;
   pthread_mutex_lock(&client.mutex);
-  if (rank == 0)
-    status = put_id(deadline_ns, id, error);
+  if (!id || id->listen_fd >= 0)
+    status = put_id(deadline_ns, rank, id, error);
   if (status == COLL_OK)
     status = colli_pmi1_ask(&client.pmi, deadline_ns, "cmd=barrier_in\n", "barrier_out", error);
   client.lost = status != COLL_OK;
-  if (status == COLL_OK && rank != 0)
-    status = get_id(deadline_ns, id, error);
+  if (status == COLL_OK && id && rank != 0)
+    status = get_place(deadline_ns, rank, nranks, id, error);
   client.shared++;
   colli_pmi1_forget(&client.pmi);
   pthread_mutex_unlock(&client.mutex);
   return status;
 }
 
-const colli_carrier colli_carrier_pmi1 = {offered, join, share};
+const colli_carrier colli_carrier_pmi1 = {
+    .fan_out = COLLI_CARRIER_FAN_OUT, .offered = offered, .join = join, .share = share};

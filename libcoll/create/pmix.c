@@ -37,9 +37,12 @@ static struct {
 /* One exchange with the launcher, made by a thread. */
 typedef struct exchange {
   int rank, nranks;
-  char id[COLLI_ID_DIGITS + 1]; /* to share, or shared by rank 0; empty: rank 0 failed */
-  const char *call;             /* the function that failed, or NULL */
-  char reason[200];             /* why */
+  bool shares;                  /* others check in at this rank */
+  char id[COLLI_ID_DIGITS + 1]; /* to share; empty: making it has failed */
+  /* Shared by rank 0, and by the rank at which this one checks in. */
+  char root[COLLI_ID_DIGITS + 1], host[COLLI_ID_DIGITS + 1];
+  const char *call; /* the function that failed, or NULL */
+  char reason[200]; /* why */
   coll_status status;
 } exchange;
 
@@ -112,7 +115,7 @@ static bool become_client(exchange *e) {
   return true;
 }
 
-/* Gets a value of rank 0 or, with PMIX_RANK_WILDCARD, of the job. NULL: it failed. */
+/* Gets a value of a rank or, with PMIX_RANK_WILDCARD, of the job. NULL: it failed. */
 static pmix_value_t *get(exchange *e, pmix_rank_t rank, const char *key, pmix_data_type_t type) {
   pmix_proc_t from = client.self;
   pmix_value_t *value = NULL;
@@ -140,7 +143,7 @@ static void join(void *arg) {
   pthread_mutex_unlock(&client.mutex);
 }
 
-/* Rank 0: passes the id on. */
+/* Passes this rank's id on. */
 static bool put_id(exchange *e, const char *key) {
   pmix_value_t value = {.type = PMIX_STRING, .data.string = e->id};
   return succeeded(e, "PMIx_Put", client.lib.put(PMIX_GLOBAL, key, &value)) &&
@@ -153,30 +156,40 @@ static bool meet(exchange *e) {
   return succeeded(e, "PMIx_Fence", client.lib.fence(NULL, 0, &collect, 1));
 }
 
-/* The others: wait for it. */
-static void get_id(exchange *e, const char *key) {
-  pmix_value_t *value = get(e, 0, key, PMIX_STRING);
+/* Takes the id that a rank has passed on. */
+static bool get_id(exchange *e, int rank, const char *key, char id[COLLI_ID_DIGITS + 1]) {
+  pmix_value_t *value = get(e, (pmix_rank_t)rank, key, PMIX_STRING);
   if (!value)
-    return;
-  if (strlen(value->data.string) == sizeof(e->id) - 1)
-    memcpy(e->id, value->data.string, sizeof(e->id));
+    return false;
+  const bool sound = strlen(value->data.string) == COLLI_ID_DIGITS;
+  char reason[64];
+  snprintf(reason, sizeof(reason),
+           *value->data.string ? "rank %d's id has another length"
+                               : "rank %d failed; see its error",
+           rank);
+  if (sound)
+    memcpy(id, value->data.string, COLLI_ID_DIGITS + 1);
   else
-    fail(e, COLL_ERR_SYSTEM, "PMIx_Get",
-         *value->data.string ? "rank 0's id has another length" : "rank 0 failed; see its error");
+    fail(e, COLL_ERR_SYSTEM, "PMIx_Get", reason);
   explicit_bzero(value->data.string, strlen(value->data.string));
   free(value->data.string);
   free(value);
+  return sound;
 }
 
-/* Shares an id. A daemon may ask for rank 0's values only once, and may then have only those of an
+/* Shares ids. A daemon may ask for a rank's values only once, and may then have only those of an
  * MPI in the same processes: only a fence over all ranks is sure to distribute later ones. */
 static void share(void *arg) {
   exchange *e = arg;
   char key[40];
   pthread_mutex_lock(&client.mutex);
   snprintf(key, sizeof(key), "libcoll.id.%u", client.shared++);
-  if ((e->rank != 0 || put_id(e, key)) && meet(e) && e->rank != 0)
-    get_id(e, key);
+  const int host = colli_carrier_host(e->rank, e->nranks);
+  if ((!e->shares || put_id(e, key)) && meet(e) && e->rank != 0 && get_id(e, 0, key, e->root)) {
+    memcpy(e->host, e->root, sizeof(e->host));
+    if (host != 0)
+      get_id(e, host, key, e->host);
+  }
   pthread_mutex_unlock(&client.mutex);
 }
 
@@ -244,23 +257,26 @@ static coll_status join_job(const colli_params *params, uint64_t deadline_ns, in
   return COLL_OK;
 }
 
-/* Shares rank 0's id. */
+/* Shares ids. */
 static coll_status share_id(const colli_params *params, uint64_t deadline_ns, int rank, int nranks,
                             colli_id *id, coll_error *error) {
-  (void)params, (void)nranks;
+  (void)params;
   exchange *e = make_exchange(rank, error);
   if (!e)
     return COLL_ERR_NO_MEMORY;
-  if (rank == 0 && id)
+  e->nranks = nranks;
+  e->shares = !id || id->listen_fd >= 0;
+  if (id && id->listen_fd >= 0)
     colli_id_write(id, e->id);
   coll_status status =
       run(share, e, deadline_ns, "waiting for all ranks of the launcher's job in PMIx", error);
   if (status != COLL_OK)
     return status;
-  if (rank != 0)
-    status = colli_id_read(e->id, id, error);
+  if (id && rank != 0)
+    status = colli_carrier_place(e->root, e->host, id, error);
   discard(e);
   return status;
 }
 
-const colli_carrier colli_carrier_pmix = {offered, join_job, share_id};
+const colli_carrier colli_carrier_pmix = {
+    .fan_out = COLLI_CARRIER_FAN_OUT, .offered = offered, .join = join_job, .share = share_id};

@@ -7,4 +7,4 @@ static bool offered(const colli_params *params) {
   return false;
 }
 
-const colli_carrier colli_carrier_pmix = {offered, NULL, NULL};
+const colli_carrier colli_carrier_pmix = {.offered = offered};

@@ -87,4 +87,4 @@ static coll_status share(const colli_params *params, uint64_t deadline_ns, int r
   return status;
 }
 
-const colli_carrier colli_carrier_torchrun = {offered, join, share};
+const colli_carrier colli_carrier_torchrun = {.offered = offered, .join = join, .share = share};

@@ -13,8 +13,9 @@ for way in "" -pmi-port; do
     expect_ranks "two programs $way" 3 mpiexec.hydra $way -n 1 "$rank" : -n 2 "$rank"
   }
 done
-# Two proxies, as on two hosts.
+# Two proxies, as on two hosts; and more than check in at one rank.
 expect_ranks "two hosts" 4 mpiexec.hydra -launcher fork -hosts 127.0.0.1:2,127.0.0.2:2 -n 4 "$rank"
+expect_ranks "twenty ranks" 20 mpiexec.hydra -launcher fork -hosts 127.0.0.1:10,127.0.0.2:10 -n 20 "$rank"
 
 # Rank 0 never shares an id. It waits for the others to give up, and they say what they waited for.
 mkfifo gone

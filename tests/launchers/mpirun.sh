@@ -10,6 +10,8 @@ export TMPDIR=/tmp
 
 expect_ranks "four ranks" 4 mpirun.openmpi --oversubscribe -n 4 "$rank"
 expect_ranks "one rank" 1 mpirun.openmpi -n 1 "$rank"
+# More than check in at one rank.
+expect_ranks "twenty ranks" 20 mpirun.openmpi --oversubscribe -n 20 "$rank"
 expect_ranks "a forked child" 2 mpirun.openmpi --oversubscribe -n 2 "$rank" fork
 expect_ranks "two programs" 3 mpirun.openmpi --oversubscribe -n 1 "$rank" : -n 2 "$rank"
 
@@ -31,6 +33,17 @@ cat > deaf.sh <<'END'
 exec "$1"
 END
 expect_failure "a deaf rank 0" "rank 0 failed; see its error" mpirun.openmpi --oversubscribe -n 3 sh deaf.sh "$rank"
+
+# Nor can a rank at which another one checks in, which learns it at once.
+cat > deaf.sh <<'END'
+case $PMIX_RANK in
+18) COLL_TCP_IFNAME=none0 "$1"; read -r status < heard; exit "$status" ;;
+19) "$1"; echo $? > heard; exit 1 ;;
+*) exec "$1" ;;
+esac
+END
+mkfifo heard
+expect_failure "a deaf rank 18" "rank 18 failed; see its error" mpirun.openmpi --oversubscribe -n 20 sh deaf.sh "$rank"
 
 # The variables come first.
 expect_failure "COLL_ROOT" "there is no secret" env COLL_ROOT=127.0.0.1:29511 mpirun.openmpi --oversubscribe -n 2 -x COLL_ROOT "$rank"

@@ -47,12 +47,13 @@ static uint64_t most_of_others(const sk_counts *counts) {
   return most;
 }
 
-/* Measures, and prints a row. */
-static void measure(int nranks) {
+/* Measures, and prints a row; fan_out: see job_config. */
+static void measure(int nranks, int fan_out) {
   job_config config = job_defaults(1, nranks, 8);
   /* That is what all choose; but they would all take the time for it, one after the other. */
   setenv("COLL_ALGO", "allreduce:recdbl", 1);
   config.create_timeout_ms = config.timeout_ms = 60000;
+  config.fan_out = fan_out;
   config.direct = config.stays = true;
   config.count = 1;
   config.about = look;
@@ -72,11 +73,12 @@ static void measure(int nranks) {
   const uint64_t n = (uint64_t)nranks, lead_created = messages(&cost.created[0]),
                  lead_shrunk = messages(&cost.shrunk[0]), created = most_of_others(cost.created),
                  shrunk = most_of_others(cost.shrunk);
-  printf("| %d | %.1f ms | %d | %d | %.1f ms | %d | %d |\n", nranks, (double)created_ns / 1e6,
-         (int)lead_created, (int)created, (double)(shrunk_ns - cost.begin_ns) / 1e6,
-         (int)lead_shrunk, (int)shrunk);
-  cr_expect_leq(lead_created, 8 * n + 100);
-  cr_expect_leq(created, 200);
+  printf("| %d, %s | %.1f ms | %d | %d | %.1f ms | %d | %d |\n", nranks, fan_out ? "tree" : "star",
+         (double)created_ns / 1e6, (int)lead_created, (int)created,
+         (double)(shrunk_ns - cost.begin_ns) / 1e6, (int)lead_shrunk, (int)shrunk);
+  /* Eight messages with each rank that checks in, and those over its few control links. */
+  cr_expect_leq(lead_created, 8 * (fan_out ? (uint64_t)fan_out : n) + 100);
+  cr_expect_leq(created, 8 * (uint64_t)fan_out + 200);
   cr_expect_leq(lead_shrunk, 300); /* it talks to few of them */
   cr_expect_leq(shrunk, 400);
   job_free();
@@ -89,5 +91,6 @@ Test(cost, of_creation_and_shrink, .timeout = 600) {
   const int most = wanted ? atoi(wanted) : extent(256, 256, 64);
   cr_assert_leq(most, MOST_RANKS);
   for (int nranks = 16; nranks <= most; nranks *= 4)
-    measure(nranks);
+    for (int fan_out = 0; fan_out <= 16; fan_out += 16)
+      measure(nranks, fan_out);
 }
