@@ -66,12 +66,12 @@ static void near_death(int rank, job_call call, int generation) {
     sk_kill_after(rank, victim_calls);
 }
 
-/* Whether all living ranks got COLL_OK, or all did not. */
+/* Whether all living ranks that did not stop got COLL_OK, or all did not. */
 static bool has_one_outcome(int nranks) {
   int fine = 0, failed = 0;
   for (int rank = 0; rank < nranks; rank++) {
     const job_entry *e = job_last(rank, JOB_CREATE);
-    if (e && sk_is_alive(rank)) {
+    if (e && sk_is_alive(rank) && !sk_was_stopped(rank)) {
       fine += e->status == COLL_OK;
       failed += e->status != COLL_OK;
     }
@@ -132,6 +132,55 @@ Test(create, deaths_at_each_call_in_a_tree, .timeout = 300) {
         for (uint64_t calls = (uint64_t)(nranks + victim + fan_out) % step;
              die_at(nranks, 0, fan_out, calls); calls += step)
           ;
+}
+
+/* ---- frozen ranks ------------------------------------------------------------------------------
+ */
+
+static void freeze(uint64_t rank) {
+  sk_stop((int)rank, true);
+}
+
+static void thaw(uint64_t rank) {
+  sk_stop((int)rank, false);
+}
+
+/* Checks that all others have one outcome and, if it is a failure, name the victim. The maker of an
+ * id is named by its process. */
+static void check_blame(int nranks, int fan_out, const char *what) {
+  cr_expect(has_one_outcome(nranks), "%d ranks, %d at each: %s", nranks, fan_out, what);
+  for (int rank = 0; rank < nranks; rank++) {
+    const job_entry *e = job_last(rank, JOB_CREATE);
+    const bool by_process = fan_out == 0 && victim == 0;
+    if (e && rank != victim && e->status != COLL_OK)
+      cr_expect(e->peer == victim || (by_process && e->peer == -1),
+                "%d ranks, %d at each: %s, rank %d blames %d: %s", nranks, fan_out, what, rank,
+                e->peer, e->message);
+  }
+}
+
+/* The victim stops at a time, and goes on when all others have given up. */
+static void freeze_at(int nranks, int fan_out, uint64_t at_ns) {
+  job_config config = job_defaults((uint64_t)nranks, nranks, 2);
+  char what[80];
+  snprintf(what, sizeof(what), "rank %d stops after %d us", victim, (int)(at_ns / 1000));
+  config.fan_out = fan_out;
+  sk_open(&config.kernel);
+  sk_at(at_ns, freeze, (uint64_t)victim);
+  sk_at(at_ns + 20 * SK_S, thaw, (uint64_t)victim);
+  cr_expect(job_run(&config));
+  cr_expect_eq(job_check(), 0, "%d ranks, %d at each: %s", nranks, fan_out, what);
+  check_blame(nranks, fan_out, what);
+  job_free();
+  sk_close();
+}
+
+Test(create, frozen_ranks_are_named, .timeout = 300) {
+  for (int nranks = 3; nranks <= 9; nranks += 2)
+    for (int fan_out = 0; fan_out <= 3; fan_out++)
+      for (victim = 0; victim < nranks; victim++)
+        for (uint64_t us = 50; us < 3000; us += (uint64_t)extent(500, 50, 1500))
+          freeze_at(nranks, fan_out, us * 1000);
 }
 
 /* ---- the simulation itself ---------------------------------------------------------------------

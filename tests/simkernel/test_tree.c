@@ -1,7 +1,7 @@
 /*
- * test_tree.c: ranks that pass the messages of a shrink on (libcoll/recovery/shrink_links.c) stop
- * for a while, die, or are cut off, at all moments of it. Never do two communicators come from one,
- * and every call ends in time.
+ * test_tree.c: ranks that pass on the messages of a shrink (libcoll/recovery/shrink_links.c), or of
+ * a creation (libcoll/wireup/bootstrap/check_in.c), stop for a while, die, or are cut off, at all
+ * moments of it. Never do two communicators come from one, and every call ends in time.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -86,7 +86,9 @@ static void draw_blows(colli_prng *prng, int nranks) {
   blows.reduces = 0;
 }
 
-static bool random_blows(uint64_t seed, bool verbose) {
+/* Runs a job with the blows that the seed draws: to its creation, in a tree, or to what follows a
+ * death. */
+static bool strike_job(uint64_t seed, bool creation, bool verbose) {
   colli_prng prng = {seed};
   const int nranks = 6 + (int)colli_prng_below(&prng, seed % 4 ? 8 : 40);
   const int per_host = 1 + (int)colli_prng_below(&prng, 3);
@@ -103,11 +105,15 @@ static bool random_blows(uint64_t seed, bool verbose) {
   blows.first = (int)colli_prng_below(&prng, (uint64_t)nranks);
   blows.call = config.direct || colli_prng_below(&prng, 2) ? JOB_SHRINK : JOB_AGREE;
   draw_blows(&prng, nranks);
+  if (creation) {
+    blows.call = JOB_CREATE;
+    config.fan_out = 1 + (int)colli_prng_below(&prng, 4);
+  }
   bool ok = job_run(&config);
   ok = job_check() == 0 && ok;
   if (!ok || verbose) {
-    fprintf(stderr, "tree seed %llu, %d ranks, %d a host, rank %d dies\n", (unsigned long long)seed,
-            nranks, per_host, blows.first);
+    fprintf(stderr, "tree seed %llu, %d ranks, %d a host, %d at each, rank %d dies\n",
+            (unsigned long long)seed, nranks, per_host, config.fan_out, blows.first);
     for (int i = 0; i < blows.count; i++)
       fprintf(stderr, "  kind %d, rank %d, %.6f s later, for %.6f s\n", (int)blows.at[i].kind,
               blows.at[i].rank, (double)blows.at[i].at_ns / 1e9,
@@ -119,8 +125,22 @@ static bool random_blows(uint64_t seed, bool verbose) {
   return ok;
 }
 
+static bool random_blows(uint64_t seed, bool verbose) {
+  return strike_job(seed, false, verbose);
+}
+
+static bool random_blows_to_creation(uint64_t seed, bool verbose) {
+  return strike_job(seed, true, verbose);
+}
+
 Test(tree, random_blows, .timeout = 600) {
   cr_expect_eq(seeds_run("build/tests/simkernel_test_tree --filter tree/random_blows", random_blows,
                          1, extent(100, 1000, 10)),
+               0);
+}
+
+Test(tree, random_blows_to_creation, .timeout = 600) {
+  cr_expect_eq(seeds_run("build/tests/simkernel_test_tree --filter tree/random_blows_to_creation",
+                         random_blows_to_creation, 1, extent(150, 2000, 15)),
                0);
 }

@@ -3,7 +3,7 @@
 #include "libcoll/base/clock.h"
 #include "libcoll/base/error.h"
 #include "libcoll/wireup/bootstrap/join.h"
-#include "libcoll/wireup/bootstrap/serve.h"
+#include "libcoll/wireup/bootstrap/late.h"
 
 /* A rank's parts. */
 typedef struct boot_parts {
@@ -22,7 +22,7 @@ static coll_status pass_up(boot_parts *p) {
   if (!joiner)
     return p->links->have_table ? COLL_OK : boot_server_give_table(server);
   if (!joiner->records && server)
-    boot_joiner_set_records(joiner, server->all, server->deadline_ns);
+    boot_joiner_set_records(joiner, server->all, server->give_up_ns);
   if (joiner->linked && joiner->timed && !joiner->ready &&
       (!server || boot_server_is_ready(server)))
     boot_joiner_set_ready(joiner, server ? server->ahead : NULL, server ? server->told : NULL);
@@ -43,6 +43,20 @@ static coll_status step_server(boot_parts *p) {
   return COLL_OK;
 }
 
+/* Whether this rank says for whom it waits when it is late: only in a tree. */
+static bool may_wait(const boot_parts *p) {
+  return p->b->place.fan_out > 0 && p->joiner && p->joiner->records && !p->joiner->ready;
+}
+
+/* Says for whom this rank waits, if it is late. */
+static void say_wait(boot_parts *p) {
+  if (!may_wait(p) || colli_now_ns() < boot_wait_ns(p->b, p->links))
+    return;
+  const int rank = boot_waits_for(p->b, p->links, p->server);
+  if (rank >= 0)
+    boot_joiner_set_wait(p->joiner, rank);
+}
+
 /* Does what can be done now. *over: all ranks are joined, or the outcome must be guessed. */
 static coll_status step(boot_parts *p, bool *over) {
   boot *b = p->b;
@@ -59,14 +73,13 @@ static coll_status step(boot_parts *p, bool *over) {
   const int result = boot_links_step(b, p->links);
   if (result > 0)
     return (coll_status)result;
-  if (p->server)
-    p->server->links_up = result == COLL_T_DONE;
   if (result == COLL_T_DONE && p->joiner && !p->joiner->linked)
     boot_joiner_set_linked(p->joiner);
   *over = result == COLL_T_DONE && !p->joiner && boot_server_is_ready(p->server);
+  say_wait(p);
   if (!*over && p->server)
     status = boot_server_check_late(p->server);
-  return status == COLL_OK && p->joiner ? boot_joiner_check_late(p->joiner) : status;
+  return status == COLL_OK && p->joiner ? boot_joiner_check_late(p->joiner, over) : status;
 }
 
 /* Waits until something happens. */
@@ -77,6 +90,9 @@ static void wait_for_events(boot_parts *p) {
     boot_server_watch(p->server);
   if (p->joiner)
     boot_joiner_watch(p->joiner);
+  const uint64_t wait_ns = boot_wait_ns(b, p->links);
+  if (may_wait(p) && colli_now_ns() < wait_ns)
+    boot_polls_wake(&b->polls, wait_ns);
   boot_links_watch(b, p->links);
   boot_lifelines_watch(b);
   boot_note_errno(b, boot_polls_wait(&b->polls), true);

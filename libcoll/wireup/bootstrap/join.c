@@ -20,7 +20,7 @@ static int host_of(const boot_joiner *j) {
 
 /* Fails with a message about each address of the server; `format` takes rank, host, the server and
  * that text. */
-static coll_status fail_at_server(boot_joiner *j, coll_status status, const char *format) {
+static coll_status fail_at_server(const boot_joiner *j, coll_status status, const char *format) {
   char attempts[400], server[BOOT_SERVER_TEXT];
   boot_dial_describe(&j->dial, attempts, sizeof(attempts));
   return boot_fail(j->b, status, host_of(j), NULL, format, j->b->rank, j->b->mine->host,
@@ -76,9 +76,34 @@ static const colli_rank_info *info_of(const boot_joiner *j, int rank, colli_rank
   return info;
 }
 
+/* Fails because this rank's deadline has passed, and says why. */
+static coll_status fail_server_late(const boot_joiner *j) {
+  const boot *b = j->b;
+  char server[BOOT_SERVER_TEXT];
+  colli_rank_info room;
+  const coll_status status = j->dial.answered ? COLL_ERR_TIMEOUT : COLL_ERR_UNREACHABLE;
+  if (j->conn.fd < 0 && b->id->server < 0)
+    return fail_at_server(j, status,
+                          "rank %d (host %s) could not reach %s in time: %s; look whether that "
+                          "process runs and has called coll_comm_create(), and for a firewall "
+                          "(COLL_PORT_RANGE) or the wrong interface (COLL_TCP_IFNAME)");
+  if (j->conn.fd < 0)
+    return fail_at_server(j, status,
+                          "rank %d (host %s) could not reach %s in time: %s; look whether it "
+                          "was started and listens there (COLL_ROOT), and for a firewall "
+                          "(COLL_PORT_RANGE) or the wrong interface (COLL_TCP_IFNAME)");
+  return boot_fail(b, COLL_ERR_TIMEOUT, host_of(j), info_of(j, host_of(j), &room),
+                   "rank %d (host %s) checked in, but %s told no outcome within %.3g s; look "
+                   "whether that process is stopped",
+                   b->rank, b->mine->host, boot_server_text(b, host_of(j), server),
+                   (double)(colli_now_ns() - b->start_ns) / (double)COLLI_NS_PER_S);
+}
+
 coll_status boot_joiner_fail_lost(const boot_joiner *j) {
   const boot *b = j->b;
   const int lost = j->lost >= 0 ? j->lost : host_of(j);
+  if (j->late)
+    return fail_server_late(j);
   colli_rank_info room;
   const colli_rank_info *info = info_of(j, lost, &room);
   char addr[COLLI_ADDR_TEXT], server[BOOT_SERVER_TEXT];
@@ -120,7 +145,24 @@ static int push_messages(boot_joiner *j) {
       j->asked_ns = colli_now_ns();
     sent = colli_sealed_push(&j->conn, &j->question, sizeof(j->question), &j->question_done);
   }
+  if (sent == COLL_T_DONE && j->wait.status == BOOT_WAITS)
+    sent = colli_sealed_push(&j->conn, &j->wait, sizeof(j->wait), &j->wait_done);
   return sent == COLL_T_DONE && j->ready ? push_ready(j) : sent;
+}
+
+/* Whether this rank has said for whom it waits, or has no need to. */
+static bool has_said_wait(const boot_joiner *j) {
+  return j->wait.status != BOOT_WAITS || j->wait_done == COLLI_SEALED_BYTES(sizeof(j->wait));
+}
+
+void boot_joiner_set_wait(boot_joiner *j, int rank) {
+  if (!j->records || j->ready || !has_said_wait(j) ||
+      (j->wait.status == BOOT_WAITS && j->wait.server <= rank))
+    return;
+  boot_report_fill(j->b, &j->wait, COLL_OK);
+  j->wait.status = BOOT_WAITS;
+  j->wait.server = rank;
+  j->wait_done = 0;
 }
 
 void boot_joiner_set_records(boot_joiner *j, const colli_rank_info *records, uint64_t deadline_ns) {
@@ -278,6 +320,8 @@ static bool is_idle(const boot_joiner *j) {
     return false;
   if (j->linked && !j->timed)
     return j->question_done == COLLI_SEALED_BYTES(sizeof(j->question));
+  if (!has_said_wait(j))
+    return false;
   if (j->ready && j->ready_done != COLLI_SEALED_BYTES(sizeof(j->ready_report)))
     return false;
   if (j->ready && others > 0 && j->rest_done != COLLI_SEALED_BYTES(others * sizeof(*j->ahead)))
@@ -285,31 +329,24 @@ static bool is_idle(const boot_joiner *j) {
   return !j->fails || j->failure_done == COLLI_SEALED_BYTES(sizeof(j->failure));
 }
 
-/* Fails because this rank's deadline has passed, and says why. */
-static coll_status fail_server_late(boot_joiner *j) {
+/* By when there must be an outcome. Ranks nearer to the root give up first: they know best who owes
+ * it to them, and tell those below. */
+static uint64_t late_ns(const boot_joiner *j) {
   const boot *b = j->b;
-  char server[BOOT_SERVER_TEXT];
-  colli_rank_info room;
-  const coll_status status = j->dial.answered ? COLL_ERR_TIMEOUT : COLL_ERR_UNREACHABLE;
-  if (j->conn.fd < 0 && b->id->server < 0)
-    return fail_at_server(j, status,
-                          "rank %d (host %s) could not reach %s in time: %s; look whether that "
-                          "process runs and has called coll_comm_create(), and for a firewall "
-                          "(COLL_PORT_RANGE) or the wrong interface (COLL_TCP_IFNAME)");
-  if (j->conn.fd < 0)
-    return fail_at_server(j, status,
-                          "rank %d (host %s) could not reach %s in time: %s; look whether it "
-                          "was started and listens there (COLL_ROOT), and for a firewall "
-                          "(COLL_PORT_RANGE) or the wrong interface (COLL_TCP_IFNAME)");
-  return boot_fail(b, COLL_ERR_TIMEOUT, host_of(j), info_of(j, host_of(j), &room),
-                   "rank %d (host %s) checked in, but %s told no outcome within %.3g s; look "
-                   "whether that process is stopped",
-                   b->rank, b->mine->host, boot_server_text(b, host_of(j), server),
-                   (double)(colli_now_ns() - b->start_ns) / (double)COLLI_NS_PER_S);
+  const boot_place *place = &b->place;
+  const uint64_t step_ns =
+      boot_margin_ns(b->deadline_ns - b->start_ns) / 2 / (uint64_t)place->depths;
+  return b->deadline_ns - step_ns * (uint64_t)(place->depths - place->depth);
 }
 
-coll_status boot_joiner_check_late(boot_joiner *j) {
-  return colli_now_ns() >= j->b->deadline_ns ? fail_server_late(j) : COLL_OK;
+coll_status boot_joiner_check_late(boot_joiner *j, bool *over) {
+  if (colli_now_ns() < late_ns(j))
+    return COLL_OK;
+  if (!j->ready || host_of(j) == j->links->server)
+    return fail_server_late(j);
+  j->heard = j->late = *over = true;
+  j->lost = host_of(j);
+  return COLL_OK;
 }
 
 void boot_joiner_report(boot_joiner *j, coll_status status) {
@@ -331,7 +368,7 @@ void boot_joiner_report(boot_joiner *j, coll_status status) {
 
 void boot_joiner_watch(boot_joiner *j) {
   boot *b = j->b;
-  boot_polls_wake(&b->polls, b->deadline_ns);
+  boot_polls_wake(&b->polls, late_ns(j));
   if (j->conn.fd < 0)
     boot_dial_watch(b, &j->dial);
   else

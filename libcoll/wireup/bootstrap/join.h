@@ -24,6 +24,8 @@ typedef struct boot_joiner {
   uint64_t asked_ns;                 /* when this one was sent; 0: it was not yet */
   boot_report question;
   size_t question_done;
+  boot_report wait; /* says for whom this rank waits; status 0: it has not said so */
+  size_t wait_done;
   bool ready; /* this rank and all below it are */
   boot_report ready_report;
   const boot_bounds *ahead; /* of all of them: it follows that report but for the first */
@@ -36,6 +38,7 @@ typedef struct boot_joiner {
   boot_bounds *told; /* of all of them: it follows a success but for the first */
   bool heard;        /* the outcome, or that there will be none */
   int lost;          /* the rank that is lost, and has told no outcome; or -1 */
+  bool late;         /* it may only be stopped */
 } boot_joiner;
 
 /* Begins to check in. NULL: boot->error says why. */
@@ -52,6 +55,9 @@ void boot_joiner_set_linked(boot_joiner *j);
  * what they say of their clocks, and room for what the outcome will. */
 void boot_joiner_set_ready(boot_joiner *j, const boot_bounds *ahead, boot_bounds *told);
 
+/* This rank, or one below it, waits for another one: says so, unless it has named a lower one. */
+void boot_joiner_set_wait(boot_joiner *j, int rank);
+
 /* A rank below this one has failed after set_ready(): reports boot->error, once. */
 void boot_joiner_set_failure(boot_joiner *j, coll_status status);
 
@@ -65,8 +71,9 @@ coll_status boot_joiner_decide(const boot_joiner *j);
 /* Fails because j->lost is lost, or the rank at which this one checks in. */
 coll_status boot_joiner_fail_lost(const boot_joiner *j);
 
-/* Fails if this rank's deadline has passed. */
-coll_status boot_joiner_check_late(boot_joiner *j);
+/* Whether this rank's deadline has passed: *over as above, where that may be due to a rank between
+ * the root and this one; or fails. */
+coll_status boot_joiner_check_late(boot_joiner *j, bool *over);
 
 /* Reports a failure, so that the others learn the reason; nothing if it came from there. */
 void boot_joiner_report(boot_joiner *j, coll_status status);

@@ -52,12 +52,13 @@ typedef struct boot_time {
 #define BOOT_ASKS_TIME (-1) /* a question for the time, or its answer */
 #define BOOT_TABLE     (-2) /* the table follows, for rank 0, from which all others get it */
 #define BOOT_DOUBT     (-3) /* `server` is lost, and has told this part of the tree no outcome */
+#define BOOT_WAITS     (-4) /* the sender, or one below it, waits for `server` */
 
 /* Tells another rank that this one succeeded, or why it failed. */
 typedef struct boot_report {
   int32_t status;        /* coll_status, or one of those */
   uint32_t remaining_ms; /* BOOT_TABLE: until the links must be up */
-  int32_t server;        /* BOOT_TABLE: the rank that sends it; BOOT_DOUBT */
+  int32_t server;        /* a rank: BOOT_TABLE: the one that sends it; DOUBT, WAITS */
   uint32_t table_bytes;  /* BOOT_TABLE: its length */
   boot_time time;
   coll_error error;

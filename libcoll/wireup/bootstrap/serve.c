@@ -2,6 +2,7 @@
 #include "libcoll/wireup/bootstrap/serve.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,107 +16,12 @@ static int place_of(const boot_server *s, int rank) {
   return rank - s->b->place.below.first;
 }
 
-/* Whether this is the server of all, and not one below it in a tree. */
-static bool is_root(const boot_server *s) {
-  return s->b->place.depth == 0;
-}
-
-/* ---- who is in ------------------------------------------------------------------------------- */
-
 bool boot_server_is_full(const boot_server *s) {
   return s->checked_in == s->ranks;
 }
 
 bool boot_server_is_ready(const boot_server *s) {
   return s->ready == boot_place_children(&s->b->place);
-}
-
-/* The ranks that check in directly at this one and are missing: those that have not checked in or,
- * if all have, are not ready. *first: one of them. */
-static int list_missing(const boot_server *s, char *text, size_t bytes, int *first) {
-  const boot *b = s->b;
-  const bool full = boot_server_is_full(s);
-  int missing = 0;
-  bool *is_there = calloc((size_t)b->nranks, sizeof(*is_there));
-  *text = 0;
-  *first = -1;
-  for (int rank = 0; is_there && rank < b->nranks; rank++)
-    if (rank == b->rank)
-      is_there[rank] = !full || s->links_up;
-    else
-      is_there[rank] =
-          boot_place_child(&b->place, rank).end == 0 || (!full && s->is_in[place_of(s, rank)]);
-  for (int i = 0; is_there && i < s->count && full; i++)
-    if (s->conns[i]->ready)
-      is_there[s->conns[i]->rank] = true;
-  for (int rank = b->nranks - 1; is_there && rank >= 0; rank--)
-    if (!is_there[rank]) {
-      missing++;
-      *first = rank;
-    }
-  if (is_there)
-    boot_list_ranks(is_there, b->nranks, false, text, bytes);
-  free(is_there);
-  return missing;
-}
-
-/* Fails because the deadline passed before all ranks had checked in. */
-static coll_status fail_checkin_late(boot_server *s) {
-  const boot *b = s->b;
-  char list[200], addr[COLLI_ADDR_TEXT], strangers[COLLI_STRANGERS_TEXT];
-  int first;
-  const int missing = list_missing(s, list, sizeof(list), &first);
-  return boot_fail(b, COLL_ERR_TIMEOUT, first, NULL,
-                   "rank%s %s of %d did not check in within %.3g s at rank %d (host %s, %s); look "
-                   "whether %s started and can reach that address (firewall, COLL_TCP_IFNAME); "
-                   "COLL_CREATE_TIMEOUT_MS gives more time%s",
-                   missing > 1 ? "s" : "", list, b->nranks,
-                   (double)(colli_now_ns() - b->start_ns) / (double)COLLI_NS_PER_S, b->rank,
-                   b->mine->host,
-                   colli_addr_text(is_root(s) ? &b->id->addrs[0] : &b->id->own_addr, addr),
-                   missing > 1 ? "they were" : "it was", colli_door_strangers(&s->door, strangers));
-}
-
-/* Fails because the deadline passed before all ranks had made their control links. */
-static coll_status fail_links_late(boot_server *s) {
-  const boot *b = s->b;
-  char list[200];
-  int first;
-  if (list_missing(s, list, sizeof(list), &first) == 0)
-    return boot_fail(b, COLL_ERR_NO_MEMORY, -1, NULL, "out of memory for %d ranks", b->nranks);
-  const colli_rank_info *info = &s->all[place_of(s, first)];
-  return boot_fail(b, COLL_ERR_TIMEOUT, first, info,
-                   "rank(s) %s of %d checked in, but did not make their control links within "
-                   "%.3g s (rank %d: host %s, pid %d); look whether they are stopped, or whether a "
-                   "firewall lies between the hosts",
-                   list, b->nranks, (double)(colli_now_ns() - b->start_ns) / (double)COLLI_NS_PER_S,
-                   first, info->host, info->pid);
-}
-
-/* By when the next step must be done here. Ranks deeper in the tree give up first: they know best
- * who is missing, and tell those above, which tell all. */
-static uint64_t late_ns(const boot_server *s) {
-  const boot *b = s->b;
-  const boot_place *place = &b->place;
-  if (is_root(s))
-    return s->deadline_ns;
-  const uint64_t levels = (uint64_t)place->depths, depth = (uint64_t)place->depth;
-  const uint64_t all_ns = b->deadline_ns - b->start_ns, step_ns = boot_margin_ns(all_ns) / levels;
-  if (!boot_server_is_full(s)) {
-    const uint64_t until_ns = b->deadline_ns - step_ns * (levels + depth);
-    return until_ns < s->deadline_ns ? until_ns : s->deadline_ns;
-  }
-  if (!s->links->have_table || boot_server_is_ready(s))
-    return UINT64_MAX;
-  const uint64_t links_ns = s->links->deadline_ns;
-  const uint64_t quarter_ns = b->deadline_ns > links_ns ? (b->deadline_ns - links_ns) / 4 : 0;
-  return links_ns + quarter_ns / levels * (levels - depth);
-}
-
-coll_status boot_server_check_late(boot_server *s) {
-  if (colli_now_ns() < late_ns(s))
-    return COLL_OK;
-  return boot_server_is_full(s) ? fail_links_late(s) : fail_checkin_late(s);
 }
 
 /* ---- connections ----------------------------------------------------------------------------- */
@@ -216,7 +122,10 @@ static coll_status check_record(const boot_server *s, int rank, colli_rank_info 
 /* Takes the time into account that a rank has left. */
 static void take_deadline(boot_server *s, const boot_checkin *in) {
   const uint64_t left_ns = in->remaining_ms * COLLI_NS_PER_MS;
-  const uint64_t deadline_ns = colli_now_ns() + left_ns - boot_margin_ns(left_ns);
+  const uint64_t give_up_ns = colli_now_ns() + left_ns;
+  const uint64_t deadline_ns = give_up_ns - boot_margin_ns(left_ns);
+  if (give_up_ns < s->give_up_ns)
+    s->give_up_ns = give_up_ns;
   if (deadline_ns < s->deadline_ns)
     s->deadline_ns = deadline_ns;
 }
@@ -315,6 +224,10 @@ static coll_status read_conn(boot_server *s, serve_conn *conn, bool *gone) {
     boot_server_answer_time(s, conn);
     return COLL_OK;
   }
+  if (result == COLL_T_DONE && conn->report.status == BOOT_WAITS && conn->checked_in) {
+    boot_server_take_wait(s, conn);
+    return COLL_OK;
+  }
   if (result == COLL_T_DONE && conn->report.status == COLL_OK && conn->checked_in && !conn->ready) {
     take_ready(s, conn);
     return COLL_OK;
@@ -357,13 +270,13 @@ coll_status boot_server_step(boot_server *s) {
   boot_server_accept(s);
   if (s->tls_differs >= 0)
     return boot_fail_tls(b, s->tls_differs);
-  const int sys_errno = boot_door_failure(b, &s->door, colli_now_ns() >= late_ns(s));
+  const int sys_errno = boot_door_failure(b, &s->door, colli_now_ns() >= boot_server_late_ns(s));
   return sys_errno != 0 ? fail_accept(s, sys_errno) : COLL_OK;
 }
 
 void boot_server_watch(boot_server *s) {
   boot *b = s->b;
-  boot_polls_wake(&b->polls, late_ns(s));
+  boot_polls_wake(&b->polls, boot_server_late_ns(s));
   for (int i = 0; i < s->count; i++) {
     serve_conn *conn = s->conns[i];
     const short events = conn->answers || conn->gets_table ? POLLIN | POLLOUT : POLLIN;
@@ -383,7 +296,8 @@ boot_server *boot_server_open(boot *b, boot_links *links, int listen_fd) {
     s->links = links;
     s->door = COLLI_DOOR_CLOSED;
     s->tls_differs = -1;
-    s->deadline_ns = b->deadline_ns;
+    s->deadline_ns = s->give_up_ns = b->deadline_ns;
+    s->waits_for = INT_MAX;
     s->ranks = (int)ranks;
     s->capacity = 2 * boot_place_children(&b->place);
     s->conns = calloc((size_t)s->capacity, sizeof(*s->conns));

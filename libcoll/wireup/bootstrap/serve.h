@@ -16,6 +16,7 @@ typedef struct serve_conn {
   int poll_index;   /* in boot->polls; -1: not in it yet */
   bool checked_in;  /* the records have arrived */
   bool ready;       /* and so has the report that all of them are */
+  bool waits;       /* for another rank, as it says */
   boot_checkin checkin;
   size_t checkin_done;
   colli_rank_info *records; /* of `below`, until they have been entered */
@@ -44,8 +45,9 @@ typedef struct boot_server {
   int checked_in;       /* how many of `ranks` have */
   int ready;            /* how many of the children are */
   int tls_differs;      /* a rank whose COLL_TLS differs from ours; -1: none is known */
-  bool links_up;        /* of this rank */
-  uint64_t deadline_ns; /* of the rank that gives up first */
+  int waits_for;        /* the lowest rank for which one below this waits; INT_MAX: none says so */
+  uint64_t give_up_ns;  /* when the first rank does */
+  uint64_t deadline_ns; /* by when all must be done, so that it hears of a failure before */
 } boot_server;
 
 /* Begins to take in ranks at a listener, which stays the caller's. NULL: boot->error says why. */
@@ -55,7 +57,7 @@ boot_server *boot_server_open(boot *b, boot_links *links, int listen_fd);
 coll_status boot_server_step(boot_server *s);
 
 /* Fails if it is too late for what has not come yet. */
-coll_status boot_server_check_late(boot_server *s);
+coll_status boot_server_check_late(const boot_server *s);
 
 /* Whether the records of all ranks below this one are here; and whether all those are ready. */
 bool boot_server_is_full(const boot_server *s);
@@ -90,6 +92,12 @@ void boot_server_drop(boot_server *s, int i);
 
 /* Sends the rest of table and answer; whether any is left. Reading finds out what is broken. */
 bool boot_server_send(const boot_server *s, serve_conn *conn);
+
+/* By when all ranks below this one must have checked in; at the root, be ready. */
+uint64_t boot_server_late_ns(const boot_server *s);
+
+/* A rank says for whom it waits (late.h). */
+void boot_server_take_wait(boot_server *s, serve_conn *conn);
 
 /* Answers a question for the time. */
 void boot_server_answer_time(const boot_server *s, serve_conn *conn);
