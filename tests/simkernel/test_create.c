@@ -79,6 +79,20 @@ static bool has_one_outcome(int nranks) {
   return fine == 0 || failed == 0;
 }
 
+/* Checks that all others have one outcome and, if it is a failure, name the victim. The maker of an
+ * id is named by its process. */
+static void check_blame(int nranks, int maker, int fan_out, const char *what) {
+  cr_expect(has_one_outcome(nranks), "%d ranks, %d at each: %s", nranks, fan_out, what);
+  for (int rank = 0; rank < nranks; rank++) {
+    const job_entry *e = job_last(rank, JOB_CREATE);
+    const bool by_process = fan_out == 0 && victim == maker;
+    if (e && rank != victim && e->status != COLL_OK)
+      cr_expect(e->peer == victim || (by_process && e->peer == -1),
+                "%d ranks, %d at each: %s, rank %d blames %d: %s", nranks, fan_out, what, rank,
+                e->peer, e->message);
+  }
+}
+
 /* Kills the victim at a call; false: it has returned before. */
 static bool die_at(int nranks, int maker, int fan_out, uint64_t calls) {
   job_config config = job_defaults((uint64_t)nranks, nranks, 2);
@@ -90,10 +104,11 @@ static bool die_at(int nranks, int maker, int fan_out, uint64_t calls) {
   cr_expect(job_run(&config));
   const job_entry *e = job_last(maker, JOB_CREATE);
   const bool created = e && e->status == COLL_OK;
-  cr_expect(has_one_outcome(nranks), "%d ranks, id of %d, %d dies at call %d", nranks, maker,
-            victim, (int)calls);
+  char what[80];
+  snprintf(what, sizeof(what), "id of %d, %d dies at call %d", maker, victim, (int)calls);
+  check_blame(nranks, maker, fan_out, what);
   cr_expect_eq(victim != maker && created ? job_check_together() : job_check(), 0,
-               "%d ranks, id of %d, %d dies at call %d", nranks, maker, victim, (int)calls);
+               "%d ranks, %d at each: %s", nranks, fan_out, what);
   const job_entry *last = job_last(victim, JOB_CREATE);
   const bool died_in_it = last && !last->ended;
   if (!died_in_it && !has_one_outcome(nranks))
@@ -145,20 +160,6 @@ static void thaw(uint64_t rank) {
   sk_stop((int)rank, false);
 }
 
-/* Checks that all others have one outcome and, if it is a failure, name the victim. The maker of an
- * id is named by its process. */
-static void check_blame(int nranks, int fan_out, const char *what) {
-  cr_expect(has_one_outcome(nranks), "%d ranks, %d at each: %s", nranks, fan_out, what);
-  for (int rank = 0; rank < nranks; rank++) {
-    const job_entry *e = job_last(rank, JOB_CREATE);
-    const bool by_process = fan_out == 0 && victim == 0;
-    if (e && rank != victim && e->status != COLL_OK)
-      cr_expect(e->peer == victim || (by_process && e->peer == -1),
-                "%d ranks, %d at each: %s, rank %d blames %d: %s", nranks, fan_out, what, rank,
-                e->peer, e->message);
-  }
-}
-
 /* The victim stops at a time, and goes on when all others have given up. */
 static void freeze_at(int nranks, int fan_out, uint64_t at_ns) {
   job_config config = job_defaults((uint64_t)nranks, nranks, 2);
@@ -170,7 +171,7 @@ static void freeze_at(int nranks, int fan_out, uint64_t at_ns) {
   sk_at(at_ns + 20 * SK_S, thaw, (uint64_t)victim);
   cr_expect(job_run(&config));
   cr_expect_eq(job_check(), 0, "%d ranks, %d at each: %s", nranks, fan_out, what);
-  check_blame(nranks, fan_out, what);
+  check_blame(nranks, 0, fan_out, what);
   job_free();
   sk_close();
 }

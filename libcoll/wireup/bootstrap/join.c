@@ -274,6 +274,7 @@ coll_status boot_joiner_step(boot_joiner *j, bool *over) {
   *over = false;
   if (j->conn.fd < 0) {
     coll_status status = step_dial(j);
+    j->heard = status != COLL_OK;
     if (status != COLL_OK || j->conn.fd < 0)
       return status;
   }
@@ -342,11 +343,23 @@ static uint64_t late_ns(const boot_joiner *j) {
 coll_status boot_joiner_check_late(boot_joiner *j, bool *over) {
   if (colli_now_ns() < late_ns(j))
     return COLL_OK;
+  j->heard = true; /* nothing more is to be said there */
   if (!j->ready || host_of(j) == j->links->server)
     return fail_server_late(j);
-  j->heard = j->late = *over = true;
+  j->late = *over = true;
   j->lost = host_of(j);
   return COLL_OK;
+}
+
+/* Connects if it is not, and sends a failure: as boot_dial_step() and colli_sealed_push(). */
+static int step_report(boot_joiner *j, const boot_report *report, size_t *done) {
+  if (j->conn.fd < 0) {
+    const int result = boot_dial_step(j->b, &j->dial);
+    if (result != COLL_T_DONE)
+      return result;
+    j->conn = j->dial.conn;
+  }
+  return push_failure(j, report, done);
 }
 
 void boot_joiner_report(boot_joiner *j, coll_status status) {
@@ -356,12 +369,18 @@ void boot_joiner_report(boot_joiner *j, coll_status status) {
   size_t done = 0;
   uint64_t until_ns = colli_now_ns() + REPORT_NS;
   boot_report_fill(b, &report, status);
-  /* In the middle of another message, closing the connection must suffice. */
-  if (j->heard || j->conn.fd < 0 || !is_idle(j))
+  if (j->checkin_done == 0)
+    j->records = NULL; /* the failure goes instead */
+  /* In the middle of another message, closing the connection must suffice. One who speaks for
+   * others connects in order to say it. */
+  if (j->heard || !is_idle(j) || (j->conn.fd < 0 && j->ranks == 1))
     return;
-  while (push_failure(j, &report, &done) == COLL_T_AGAIN && colli_now_ns() < until_ns) {
+  while (step_report(j, &report, &done) == COLL_T_AGAIN && colli_now_ns() < until_ns) {
     boot_polls_clear(&b->polls, until_ns);
-    boot_polls_add(&b->polls, j->conn.fd, colli_sealed_events(&j->conn, POLLOUT));
+    if (j->conn.fd < 0)
+      boot_dial_watch(b, &j->dial);
+    else
+      boot_polls_add(&b->polls, j->conn.fd, colli_sealed_events(&j->conn, POLLOUT));
     boot_polls_wait(&b->polls);
   }
 }

@@ -36,7 +36,7 @@ typedef struct boot_joiner {
   boot_report outcome;
   size_t outcome_done, table_done, told_done;
   boot_bounds *told; /* of all of them: it follows a success but for the first */
-  bool heard;        /* the outcome, or that there will be none */
+  bool heard;        /* the outcome, or that there will be none: nothing is to be reported */
   int lost;          /* the rank that is lost, and has told no outcome; or -1 */
   bool late;         /* it may only be stopped */
 } boot_joiner;
