@@ -79,6 +79,7 @@ static void measure(int nranks, int fan_out) {
   /* Eight messages with each rank that checks in, and those over its few control links. */
   cr_expect_leq(lead_created, 8 * (fan_out ? (uint64_t)fan_out : n) + 100);
   cr_expect_leq(created, 8 * (uint64_t)fan_out + 200);
+  cr_expect_leq(cost.created[0].accepts, (fan_out ? (uint64_t)fan_out : n) + 10);
   cr_expect_leq(lead_shrunk, 300); /* it talks to few of them */
   cr_expect_leq(shrunk, 400);
   job_free();

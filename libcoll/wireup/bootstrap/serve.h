@@ -82,7 +82,7 @@ void boot_server_tell_doubt(boot_server *s, int lost);
 
 void boot_server_close(boot_server *s);
 
-/* ---- for both parts of it -------------------------------------------------------------------- */
+/* ---- for all parts of it -------------------------------------------------------------------- */
 
 /* Lets in who has come. */
 void boot_server_accept(boot_server *s);
