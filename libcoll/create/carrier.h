@@ -1,5 +1,5 @@
 /*
- * carrier.h: launchers that carry the id, with a fresh secret in it, from rank 0 to the others, so
+ * carrier.h: launchers that carry ids, with a fresh secret in rank 0's, from rank to rank, so
  * that nothing needs to be exported.
  */
 #ifndef COLLI_CREATE_CARRIER_H

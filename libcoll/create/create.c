@@ -88,7 +88,7 @@ static coll_status measure_links(coll_comm **comm, coll_error *error) {
   return status;
 }
 
-/* Creates a communicator by meeting the other ranks at the id's listener. */
+/* Creates a communicator by meeting the other ranks where the id says. */
 coll_status colli_create(coll_comm **comm, const colli_id *id, int nranks, int rank,
                          colli_settings *settings, colli_lifelines *lifelines) {
   COLLI_ASSERT_RANK(nranks >= 1 && rank >= 0 && rank < nranks, rank);

@@ -145,7 +145,7 @@ static coll_status ask_variables(const colli_params *params, uint64_t deadline_n
   return status == COLL_OK && *nranks > 1 ? read_id(params, deadline_ns, *rank, id, error) : status;
 }
 
-/* Asks the launcher for rank and nranks, and shares rank 0's id through it. */
+/* Asks the launcher for rank and nranks, and shares ids through it. */
 static coll_status ask_carrier(const colli_carrier *carrier, const colli_params *params,
                                uint64_t deadline_ns, int *rank, int *nranks, colli_id *id,
                                coll_error *error) {

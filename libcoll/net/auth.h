@@ -35,7 +35,8 @@
 #define COLLI_AUTH_DEADLINE_MS 5000 /* how long a handshake may take */
 
 typedef enum colli_hello_kind {
-  COLLI_HELLO_CHECKIN = 1, /* to the rank that serves, at start; dst_rank is -1 */
+  COLLI_HELLO_CHECKIN =
+      1, /* at start; dst_rank: the rank that serves, as -1, or in a tree the parent */
   COLLI_HELLO_CONTROL = 2, /* control link between ranks */
   COLLI_HELLO_DATA = 3,    /* a transport's connection; word = channel */
   COLLI_HELLO_SHRINK = 4,  /* survivors of a shrink; word = its number */

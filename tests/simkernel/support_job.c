@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "libcoll/base/prng.h"
 #include "libcoll/comm/comm.h"
 #include "libcoll/create/create.h"
 #include "libcoll/wireup/bootstrap/tree.h"
@@ -174,6 +175,9 @@ static coll_comm *create(int rank) {
   make_id(rank, &config);
   if (!sk_await(&job.have_id, START_NS))
     return NULL;
+  colli_prng prng = {job.config.kernel.seed * 1000 + (uint64_t)rank};
+  if (job.config.skew_ns)
+    sk_sleep(colli_prng_below(&prng, job.config.skew_ns));
   job_entry *e = begin_entry(rank, JOB_CREATE, NULL, 0);
   coll_status status = job.config.fan_out > 0
                            ? create_in_tree(&comm, rank, &config)

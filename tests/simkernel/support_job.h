@@ -36,6 +36,7 @@ typedef struct job_config {
   uint64_t pause_ns; /* between all-reduces */
   int maker;         /* the rank that makes the id */
   int fan_out;       /* ranks check in in a tree, so many at each; 0: all at the maker */
+  uint64_t skew_ns;  /* at most, by which ranks begin to create it after the first of them */
   bool direct;       /* ranks shrink without an agreement */
   bool stays;        /* ranks go on with all-reduces until one fails */
   /* Called when a rank is about to make a call; generation: of its communicator. */

@@ -161,17 +161,21 @@ static void thaw(uint64_t rank) {
 }
 
 /* The victim stops at a time, and goes on when all others have given up. */
-static void freeze_at(int nranks, int fan_out, uint64_t at_ns) {
-  job_config config = job_defaults((uint64_t)nranks, nranks, 2);
+static void freeze_at(int nranks, int fan_out, uint64_t skew_ns, uint64_t at_ns) {
+  job_config config = job_defaults((uint64_t)nranks + at_ns, nranks, 2);
   char what[80];
   snprintf(what, sizeof(what), "rank %d stops after %d us", victim, (int)(at_ns / 1000));
   config.fan_out = fan_out;
+  config.skew_ns = skew_ns;
   sk_open(&config.kernel);
   sk_at(at_ns, freeze, (uint64_t)victim);
   sk_at(at_ns + 20 * SK_S, thaw, (uint64_t)victim);
   cr_expect(job_run(&config));
   cr_expect_eq(job_check(), 0, "%d ranks, %d at each: %s", nranks, fan_out, what);
-  check_blame(nranks, 0, fan_out, what);
+  if (skew_ns)
+    cr_expect(has_one_outcome(nranks), "%d ranks, %d at each: %s", nranks, fan_out, what);
+  else
+    check_blame(nranks, 0, fan_out, what);
   job_free();
   sk_close();
 }
@@ -181,7 +185,16 @@ Test(create, frozen_ranks_are_named, .timeout = 300) {
     for (int fan_out = 0; fan_out <= 3; fan_out++)
       for (victim = 0; victim < nranks; victim++)
         for (uint64_t us = 50; us < 3000; us += (uint64_t)extent(500, 50, 1500))
-          freeze_at(nranks, fan_out, us * 1000);
+          freeze_at(nranks, fan_out, 0, us * 1000);
+}
+
+/* Their deadlines differ, too. */
+Test(create, ranks_that_begin_late_get_the_same_outcome, .timeout = 300) {
+  for (int nranks = 3; nranks <= 9; nranks += 3)
+    for (int fan_out = 0; fan_out <= 2; fan_out++)
+      for (victim = 0; victim < nranks; victim++)
+        for (uint64_t ms = 1; ms < 2200; ms += (uint64_t)extent(370, 53, 1100))
+          freeze_at(nranks, fan_out, 2 * SK_S, ms * SK_MS);
 }
 
 /* ---- the simulation itself ---------------------------------------------------------------------

@@ -1,7 +1,8 @@
 /*
  * bootstrap.h: how ranks find each other. Every rank checks in with its record at the rank whose
- * id has a listener, which serves; when all are there, the table of all records goes down a binary
- * tree of control links below rank 0, which stay open.
+ * id has a listener, which serves, or in a tree below rank 0 (colli_id.fan_out); when all are
+ * there, the table of all records goes down a binary tree of control links below rank 0, which stay
+ * open.
  */
 #ifndef COLLI_WIREUP_BOOTSTRAP_H
 #define COLLI_WIREUP_BOOTSTRAP_H
@@ -49,10 +50,10 @@ typedef struct colli_lifelines {
 
 /*
  * Checks in, waits for all ranks, and returns the table and the control links. Collective; blocks
- * until deadline_ns (colli_now_ns time) at most. The rank with an id->listen_fd serves the others
- * from it, and closes it in every case. `mine` is completed with control_addrs. If any rank fails,
- * every rank that checked in gets an error that names the cause: missing ranks (TIMEOUT), a rank
- * claimed twice or an nranks that differs (MISMATCH, both hosts and pids named), wrong secret
+ * until deadline_ns (colli_now_ns time) at most. Others check in at a rank's id->listen_fd, if
+ * there is one, which it closes in every case. `mine` is completed with control_addrs. If any rank
+ * fails, every rank that checked in gets an error that names the cause: missing ranks (TIMEOUT), a
+ * rank claimed twice or an nranks that differs (MISMATCH, both hosts and pids named), wrong secret
  * (AUTH). *table has nranks records; the caller frees it. `log` gets a line for each rejected
  * connection.
  */

@@ -44,13 +44,13 @@ static coll_status step_server(boot_parts *p) {
 }
 
 /* Whether this rank says for whom it waits when it is late: only in a tree. */
-static bool may_wait(const boot_parts *p) {
+static bool may_say_wait(const boot_parts *p) {
   return p->b->place.fan_out > 0 && p->joiner && p->joiner->records && !p->joiner->ready;
 }
 
 /* Says for whom this rank waits, if it is late. */
 static void say_wait(boot_parts *p) {
-  if (!may_wait(p) || colli_now_ns() < boot_wait_ns(p->b, p->links))
+  if (!may_say_wait(p) || colli_now_ns() < boot_wait_ns(p->b, p->links))
     return;
   const int rank = boot_waits_for(p->b, p->links, p->server);
   if (rank >= 0)
@@ -91,22 +91,28 @@ static void wait_for_events(boot_parts *p) {
   if (p->joiner)
     boot_joiner_watch(p->joiner);
   const uint64_t wait_ns = boot_wait_ns(b, p->links);
-  if (may_wait(p) && colli_now_ns() < wait_ns)
+  if (may_say_wait(p) && colli_now_ns() < wait_ns)
     boot_polls_wake(&b->polls, wait_ns);
   boot_links_watch(b, p->links);
   boot_lifelines_watch(b);
   boot_note_errno(b, boot_polls_wait(&b->polls), true);
 }
 
+/* How far this rank has come: what it has reached, there may be something to say of. */
+static int progress(const boot_parts *p) {
+  const boot_joiner *j = p->joiner;
+  return j ? (j->records != NULL) + j->linked + j->timed + j->ready + j->fails : 0;
+}
+
 /* Runs until the outcome is known or something fails here. */
 static coll_status await_outcome(boot_parts *p) {
   for (;;) {
     bool over;
-    const bool linked = p->joiner && p->joiner->linked;
+    const int before = progress(p);
     const coll_status status = step(p, &over);
     if (status != COLL_OK || over)
       return status;
-    if (!p->joiner || p->joiner->linked == linked)
+    if (progress(p) == before)
       wait_for_events(p);
   }
 }
@@ -132,11 +138,12 @@ static coll_status decide(boot_parts *p) {
 coll_status boot_check_in(boot *b, boot_links *links, int listen_fd, colli_shared_time *time) {
   boot_parts p = {.b = b, .links = links};
   coll_status status = COLL_OK;
-  if (listen_fd >= 0 && !(p.server = boot_server_open(b, links, listen_fd)))
+  COLLI_ASSERT_RANK((listen_fd >= 0) == (boot_place_children(&b->place) > 0), b->rank);
+  if (b->place.depth > 0 && !(p.joiner = boot_joiner_open(b, links)))
     status = b->error->status;
-  if (status == COLL_OK && b->place.depth > 0 && !(p.joiner = boot_joiner_open(b, links)))
+  if (status == COLL_OK && listen_fd >= 0 && !(p.server = boot_server_open(b, links, listen_fd)))
     status = b->error->status;
-  if (p.joiner && !p.server)
+  if (status == COLL_OK && p.joiner && !p.server)
     boot_joiner_set_records(p.joiner, b->mine, b->deadline_ns);
   if (status == COLL_OK)
     status = await_outcome(&p);

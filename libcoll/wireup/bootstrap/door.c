@@ -25,7 +25,7 @@ coll_status boot_door_open(const boot *b, colli_door *door, int listen_fd, colli
 }
 
 int boot_door_failure(const boot *b, const colli_door *door, bool late) {
-  const uint64_t half_ns = b->deadline_ns > b->start_ns ? (b->deadline_ns - b->start_ns) / 2 : 0;
+  const uint64_t half_ns = boot_all_ns(b) / 2;
   return colli_door_failure(door, late ? 0 : half_ns < LONG_NS ? half_ns : LONG_NS);
 }
 

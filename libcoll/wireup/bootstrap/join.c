@@ -64,6 +64,7 @@ static coll_status step_dial(boot_joiner *j) {
   if (result == COLL_T_DONE) {
     j->conn = j->dial.conn;
     j->checkin.remaining_ms = boot_remaining_ms(j->deadline_ns);
+    j->comes.remaining_ms = j->checkin.remaining_ms;
   }
   return COLL_OK;
 }
@@ -132,37 +133,54 @@ static int push_ready(boot_joiner *j) {
   return sent;
 }
 
+/* Sends for whom this rank waits, and a question for the time: one after the other, each whole. */
+static int push_between(boot_joiner *j) {
+  int sent = COLL_T_DONE;
+  while (sent == COLL_T_DONE) {
+    if (!j->sending && j->says_wait) {
+      j->sending = &j->wait;
+    } else if (!j->sending && j->linked && !j->timed && !j->asked_ns) {
+      j->sending = &j->question;
+      j->asked_ns = colli_now_ns();
+    } else if (!j->sending) {
+      break;
+    }
+    size_t *done = j->sending == &j->wait ? &j->wait_done : &j->question_done;
+    sent = colli_sealed_push(&j->conn, j->sending, sizeof(*j->sending), done);
+    if (sent == COLL_T_DONE) {
+      j->says_wait = j->says_wait && j->sending != &j->wait;
+      j->sending = NULL;
+    }
+  }
+  return sent;
+}
+
 /* Sends what there is to send: COLL_T_DONE, COLL_T_AGAIN or an errno. */
 static int push_messages(boot_joiner *j) {
-  if (!j->records)
-    return COLL_T_AGAIN;
-  int sent = colli_sealed_push(&j->conn, &j->checkin, sizeof(j->checkin), &j->checkin_done);
+  int sent = COLL_T_DONE;
+  if (j->ranks > 1)
+    sent = colli_sealed_push(&j->conn, &j->comes, sizeof(j->comes), &j->comes_done);
+  if (sent != COLL_T_DONE || !j->records)
+    return sent;
+  j->checks_in = true;
+  sent = colli_sealed_push(&j->conn, &j->checkin, sizeof(j->checkin), &j->checkin_done);
   if (sent == COLL_T_DONE)
     sent = colli_sealed_push(&j->conn, j->records, (size_t)j->ranks * sizeof(*j->records),
                              &j->records_done);
-  if (sent == COLL_T_DONE && j->linked && !j->timed) {
-    if (!j->asked_ns)
-      j->asked_ns = colli_now_ns();
-    sent = colli_sealed_push(&j->conn, &j->question, sizeof(j->question), &j->question_done);
-  }
-  if (sent == COLL_T_DONE && j->wait.status == BOOT_WAITS)
-    sent = colli_sealed_push(&j->conn, &j->wait, sizeof(j->wait), &j->wait_done);
+  if (sent == COLL_T_DONE)
+    sent = push_between(j);
   return sent == COLL_T_DONE && j->ready ? push_ready(j) : sent;
 }
 
-/* Whether this rank has said for whom it waits, or has no need to. */
-static bool has_said_wait(const boot_joiner *j) {
-  return j->wait.status != BOOT_WAITS || j->wait_done == COLLI_SEALED_BYTES(sizeof(j->wait));
-}
-
 void boot_joiner_set_wait(boot_joiner *j, int rank) {
-  if (!j->records || j->ready || !has_said_wait(j) ||
-      (j->wait.status == BOOT_WAITS && j->wait.server <= rank))
+  if (!j->records || j->ready || j->says_wait ||
+      (j->wait.status == BOOT_WAITS && j->wait.server == rank))
     return;
   boot_report_fill(j->b, &j->wait, COLL_OK);
   j->wait.status = BOOT_WAITS;
   j->wait.server = rank;
   j->wait_done = 0;
+  j->says_wait = true;
 }
 
 void boot_joiner_set_records(boot_joiner *j, const colli_rank_info *records, uint64_t deadline_ns) {
@@ -306,8 +324,11 @@ coll_status boot_joiner_step(boot_joiner *j, bool *over) {
 static int push_failure(boot_joiner *j, const boot_report *report, size_t *done) {
   int sent = COLL_T_DONE;
   if (!j->records) {
-    j->checkin.fails = 1;
-    sent = colli_sealed_push(&j->conn, &j->checkin, sizeof(j->checkin), &j->checkin_done);
+    j->checkin.follows = BOOT_FAILURE;
+    if (j->ranks > 1)
+      sent = colli_sealed_push(&j->conn, &j->comes, sizeof(j->comes), &j->comes_done);
+    if (sent == COLL_T_DONE)
+      sent = colli_sealed_push(&j->conn, &j->checkin, sizeof(j->checkin), &j->checkin_done);
   }
   return sent == COLL_T_DONE ? colli_sealed_push(&j->conn, report, sizeof(*report), done) : sent;
 }
@@ -316,12 +337,10 @@ static int push_failure(boot_joiner *j, const boot_report *report, size_t *done)
 static bool is_idle(const boot_joiner *j) {
   const size_t others = (size_t)j->ranks - 1;
   if (!j->records)
-    return true;
+    return others == 0 || j->comes_done == COLLI_SEALED_BYTES(sizeof(j->comes));
   if (j->records_done != COLLI_SEALED_BYTES((others + 1) * sizeof(*j->records)))
     return false;
-  if (j->linked && !j->timed)
-    return j->question_done == COLLI_SEALED_BYTES(sizeof(j->question));
-  if (!has_said_wait(j))
+  if (j->sending || j->says_wait || (j->linked && !j->timed && !j->asked_ns))
     return false;
   if (j->ready && j->ready_done != COLLI_SEALED_BYTES(sizeof(j->ready_report)))
     return false;
@@ -330,23 +349,24 @@ static bool is_idle(const boot_joiner *j) {
   return !j->fails || j->failure_done == COLLI_SEALED_BYTES(sizeof(j->failure));
 }
 
-/* By when there must be an outcome. Ranks nearer to the root give up first: they know best who owes
- * it to them, and tell those below. */
+/* By when there must be an outcome. In a tree, ranks nearer to the root give up first: they know
+ * best who owes it to them, and tell those below. They count from when the root should have told
+ * it, which is the same for all that have the table. */
 static uint64_t late_ns(const boot_joiner *j) {
-  const boot *b = j->b;
-  const boot_place *place = &b->place;
-  const uint64_t step_ns =
-      boot_margin_ns(b->deadline_ns - b->start_ns) / 2 / (uint64_t)place->depths;
-  return b->deadline_ns - step_ns * (uint64_t)(place->depths - place->depth);
+  const boot_place *place = &j->b->place;
+  if (place->fan_out == 0)
+    return j->b->deadline_ns;
+  return j->links->outcome_ns +
+         j->links->margin_ns / 2 / (uint64_t)place->depths * (uint64_t)place->depth;
 }
 
 coll_status boot_joiner_check_late(boot_joiner *j, bool *over) {
   if (colli_now_ns() < late_ns(j))
     return COLL_OK;
-  j->heard = true; /* nothing more is to be said there */
+  j->heard = j->conn.fd < 0; /* then nothing can be reported there */
   if (!j->ready || host_of(j) == j->links->server)
     return fail_server_late(j);
-  j->late = *over = true;
+  j->heard = j->late = *over = true;
   j->lost = host_of(j);
   return COLL_OK;
 }
@@ -369,11 +389,11 @@ void boot_joiner_report(boot_joiner *j, coll_status status) {
   size_t done = 0;
   uint64_t until_ns = colli_now_ns() + REPORT_NS;
   boot_report_fill(b, &report, status);
-  if (j->checkin_done == 0)
+  if (!j->checks_in)
     j->records = NULL; /* the failure goes instead */
   /* In the middle of another message, closing the connection must suffice. One who speaks for
    * others connects in order to say it. */
-  if (j->heard || !is_idle(j) || (j->conn.fd < 0 && j->ranks == 1))
+  if (j->heard || (j->conn.fd >= 0 ? !is_idle(j) : j->ranks == 1))
     return;
   while (step_report(j, &report, &done) == COLL_T_AGAIN && colli_now_ns() < until_ns) {
     boot_polls_clear(&b->polls, until_ns);
@@ -409,6 +429,8 @@ boot_joiner *boot_joiner_open(boot *b, boot_links *links) {
   j->ranks = b->place.below.end - b->place.below.first;
   j->deadline_ns = b->deadline_ns;
   j->checkin = (boot_checkin){.version = COLL_VERSION, .nranks = b->nranks};
+  j->comes = j->checkin;
+  j->comes.follows = BOOT_CHECKIN;
   boot_report_fill(b, &j->ready_report, COLL_OK);
   j->ready_report.time.ahead = BOOT_BOUNDS_ALL;
   boot_report_fill(b, &j->question, COLL_OK);

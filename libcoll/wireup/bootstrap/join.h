@@ -16,17 +16,20 @@ typedef struct boot_joiner {
   int ranks;                      /* this one and those below it */
   const colli_rank_info *records; /* theirs; NULL: not all are here yet */
   uint64_t deadline_ns;           /* of the one that gives up first */
-  boot_checkin checkin;
-  size_t checkin_done, records_done; /* bytes that were sent */
-  bool linked;                       /* the links are up */
-  bool timed;                        /* and the time is known, or of no interest */
-  int asked;                         /* questions for the time that were answered */
-  uint64_t asked_ns;                 /* when this one was sent; 0: it was not yet */
+  boot_checkin comes, checkin;    /* others are below it, whose records come later; they come now */
+  bool checks_in;                 /* this has begun to be sent */
+  size_t comes_done, checkin_done, records_done; /* bytes that were sent */
+  bool linked;                                   /* the links are up */
+  bool timed;                                    /* and the time is known, or of no interest */
+  int asked;                                     /* questions for the time that were answered */
+  uint64_t asked_ns;                             /* when this one was sent; 0: it was not yet */
   boot_report question;
   size_t question_done;
-  boot_report wait; /* says for whom this rank waits; status 0: it has not said so */
+  boot_report wait; /* says for whom this rank waits; status 0: it has no need to */
   size_t wait_done;
-  bool ready; /* this rank and all below it are */
+  bool says_wait;       /* it is to be sent */
+  boot_report *sending; /* this or a question, which has begun to be sent; or NULL */
+  bool ready;           /* this rank and all below it are */
   boot_report ready_report;
   const boot_bounds *ahead; /* of all of them: it follows that report but for the first */
   size_t ready_done, rest_done;
@@ -55,7 +58,7 @@ void boot_joiner_set_linked(boot_joiner *j);
  * what they say of their clocks, and room for what the outcome will. */
 void boot_joiner_set_ready(boot_joiner *j, const boot_bounds *ahead, boot_bounds *told);
 
-/* This rank, or one below it, waits for another one: says so, unless it has named a lower one. */
+/* This rank, or one below it, waits for another one: says so, unless it has. */
 void boot_joiner_set_wait(boot_joiner *j, int rank);
 
 /* A rank below this one has failed after set_ready(): reports boot->error, once. */

@@ -2,23 +2,19 @@
 #include "libcoll/wireup/bootstrap/late.h"
 
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 
+#include "libcoll/base/assert.h"
 #include "libcoll/base/clock.h"
 #include "libcoll/base/error.h"
 
 /* ---- in a tree ------------------------------------------------------------------------------- */
 
 uint64_t boot_wait_ns(const boot *b, const boot_links *links) {
-  const boot_place *place = &b->place;
-  const uint64_t levels = (uint64_t)place->depths, depth = (uint64_t)place->depth;
-  uint64_t links_ns = links->deadline_ns;
-  if (!links->have_table) { /* about when the root wants the links to be up */
-    const uint64_t all_ns = b->deadline_ns - b->start_ns, margin_ns = boot_margin_ns(all_ns);
-    links_ns = b->deadline_ns - margin_ns - boot_margin_ns(all_ns - margin_ns);
-  }
-  const uint64_t left_ns = b->deadline_ns > links_ns ? b->deadline_ns - links_ns : 0;
-  return links_ns + left_ns / 4 / levels * (levels - depth);
+  const uint64_t levels = (uint64_t)b->place.depths, depth = (uint64_t)b->place.depth;
+  const uint64_t links_ns = links->outcome_ns - links->margin_ns;
+  return links_ns + links->margin_ns / 2 / levels * (levels - depth);
 }
 
 /* The lowest rank that has not made its link with this one; INT_MAX: all have. Without the table,
@@ -35,22 +31,19 @@ static int missing_neighbour(const boot *b, const boot_links *links) {
 
 int boot_waits_for(const boot *b, const boot_links *links, const boot_server *server) {
   int lowest = missing_neighbour(b, links);
-  if (server && server->waits_for < lowest)
-    lowest = server->waits_for;
   for (int i = 0; server && i < server->count; i++) {
     const serve_conn *conn = server->conns[i];
-    if (conn->checked_in && !conn->ready && !conn->waits && conn->rank < lowest)
-      lowest = conn->rank;
+    const int culprit = conn->waits_for >= 0 ? conn->waits_for : conn->rank;
+    if (conn->checked_in && !conn->ready && culprit < lowest)
+      lowest = culprit;
   }
   return lowest == INT_MAX ? -1 : lowest;
 }
 
-void boot_server_take_wait(boot_server *s, serve_conn *conn) {
+void boot_server_take_wait(const boot_server *s, serve_conn *conn) {
   const int rank = conn->report.server;
   conn->done = 0;
-  conn->waits = true;
-  if (rank >= 0 && rank < s->b->nranks && rank < s->waits_for)
-    s->waits_for = rank;
+  conn->waits_for = rank >= 0 && rank < s->b->nranks ? rank : -1;
 }
 
 /* ---- at a server ----------------------------------------------------------------------------- */
@@ -63,7 +56,7 @@ uint64_t boot_server_late_ns(const boot_server *s) {
     return UINT64_MAX;
   /* Ranks deeper in the tree give up first: they know who is missing, and tell those above. */
   const uint64_t levels = (uint64_t)b->place.depths, depth = (uint64_t)b->place.depth;
-  const uint64_t step_ns = boot_margin_ns(b->deadline_ns - b->start_ns) / levels;
+  const uint64_t step_ns = boot_margin_ns(boot_all_ns(b)) / levels;
   const uint64_t until_ns = b->deadline_ns - step_ns * (levels + depth);
   return until_ns < s->deadline_ns ? until_ns : s->deadline_ns;
 }
@@ -73,7 +66,6 @@ static int list_missing(const boot_server *s, char *text, size_t bytes, int *fir
   const boot *b = s->b;
   int missing = 0;
   bool *is_there = calloc((size_t)b->nranks, sizeof(*is_there));
-  *text = 0;
   *first = -1;
   for (int rank = b->nranks - 1; is_there && rank >= 0; rank--) {
     is_there[rank] = rank == b->rank || boot_place_child(&b->place, rank).end == 0 ||
@@ -83,6 +75,8 @@ static int list_missing(const boot_server *s, char *text, size_t bytes, int *fir
   }
   if (is_there)
     boot_list_ranks(is_there, b->nranks, false, text, bytes);
+  else
+    snprintf(text, bytes, "(out of memory)");
   free(is_there);
   return missing;
 }
@@ -105,30 +99,30 @@ static coll_status fail_checkin_late(const boot_server *s) {
 }
 
 /* Lists the ranks that keep the others waiting: all that are not ready, in a star, or the one that
- * others wait for. False: out of memory. */
-static bool list_waited_for(const boot_server *s, char *text, size_t bytes, int *first) {
+ * others wait for. Returns the lowest. */
+static int list_waited_for(const boot_server *s, char *text, size_t bytes) {
   const boot *b = s->b;
-  *first = boot_waits_for(b, s->links, s);
+  const int first = boot_waits_for(b, s->links, s);
+  COLLI_ASSERT_RANK(first >= 0, b->rank);
   bool *waited_for = calloc((size_t)b->nranks, sizeof(*waited_for));
-  if (!waited_for || *first < 0) {
-    free(waited_for);
-    return false;
+  if (!waited_for) {
+    snprintf(text, bytes, "%d", first);
+    return first;
   }
-  waited_for[*first] = true;
+  waited_for[first] = true;
   for (int i = 0; i < s->count && b->place.fan_out == 0; i++)
-    waited_for[s->conns[i]->rank] |= !s->conns[i]->ready;
+    if (s->conns[i]->checked_in && !s->conns[i]->ready)
+      waited_for[s->conns[i]->rank] = true;
   boot_list_ranks(waited_for, b->nranks, true, text, bytes);
   free(waited_for);
-  return true;
+  return first;
 }
 
 /* Fails because the deadline passed before all ranks had made their control links. */
 static coll_status fail_links_late(const boot_server *s) {
   const boot *b = s->b;
   char list[200];
-  int first;
-  if (!list_waited_for(s, list, sizeof(list), &first))
-    return boot_fail(b, COLL_ERR_NO_MEMORY, -1, NULL, "out of memory for %d ranks", b->nranks);
+  const int first = list_waited_for(s, list, sizeof(list));
   const colli_rank_info *info = &s->all[first];
   return boot_fail(b, COLL_ERR_TIMEOUT, first, info,
                    "rank(s) %s of %d checked in, but did not make their control links within "

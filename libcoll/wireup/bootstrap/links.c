@@ -33,6 +33,8 @@ coll_status boot_links_open(const boot *b, boot_links *links, const colli_params
   colli_addr *addrs = b->mine->control_addrs;
   memset(addrs, 0, sizeof(b->mine->control_addrs));
   links->deadline_ns = b->deadline_ns;
+  links->outcome_ns = b->deadline_ns - boot_margin_ns(boot_all_ns(b));
+  links->margin_ns = boot_margin_ns(boot_all_ns(b) - (b->deadline_ns - links->outcome_ns));
   plan_links(b, links);
   int count =
       colli_net_interfaces(params->text[COLLI_PARAM_TCP_IFNAME], addrs, COLLI_MAX_ADDRS, b->error);
@@ -158,9 +160,13 @@ coll_status boot_links_take_table(const boot *b, boot_links *links, int from, in
   }
   links->have_table = true;
   links->server = server;
-  const uint64_t deadline_ns = colli_now_ns() + remaining_ms * COLLI_NS_PER_MS;
+  const uint64_t left_ns = remaining_ms * COLLI_NS_PER_MS;
+  const uint64_t deadline_ns = colli_now_ns() + left_ns;
   if (deadline_ns < links->deadline_ns)
     links->deadline_ns = deadline_ns;
+  /* boot_margin_ns() of the time that the server had left */
+  links->margin_ns = left_ns / 4 < COLLI_NS_PER_S ? left_ns / 4 : COLLI_NS_PER_S;
+  links->outcome_ns = deadline_ns + links->margin_ns;
   return COLL_OK;
 }
 

@@ -42,6 +42,8 @@ typedef struct boot_links {
   bool have_table;         /* all of it is */
   int server; /* the rank that serves the others; -1: not known yet. With the table it is */
   uint64_t deadline_ns; /* for the links; set by the server, arrives with the table */
+  uint64_t outcome_ns;  /* so does by when the server tells the outcome; before, about when */
+  uint64_t margin_ns;   /* from the deadline of the links to that */
   int count;
   boot_link at[COLLI_CTRL_LINKS_MAX];
 } boot_links;

@@ -16,6 +16,10 @@
 #define REMEMBERED_NS                                                                              \
   (2 * COLLI_NS_PER_S) /* so long a shortage that may be over explains failures */
 
+uint64_t boot_all_ns(const boot *b) {
+  return b->deadline_ns > b->start_ns ? b->deadline_ns - b->start_ns : 0;
+}
+
 void boot_note_errno(const boot *b, int sys_errno, bool for_good) {
   if (!colli_errno_is_shortage(sys_errno))
     return;

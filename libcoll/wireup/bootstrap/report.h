@@ -42,8 +42,8 @@ typedef struct boot_bounds {
 /* What a report says about clocks, all of them CLOCK_MONOTONIC: see time.h. */
 typedef struct boot_time {
   uint64_t heard_ns, told_ns; /* an answer: when the question came, and when this was sent */
-  /* READY: the clock of the rank that gets this less the sender's. The outcome: the root's less
-   * that of the rank that gets it. */
+  /* That all are ready: the clock of the rank that gets this less the sender's. The outcome: the
+   * root's less that of the rank that gets it. */
   boot_bounds ahead;
   uint64_t zero_ns, error_ns; /* the outcome: the root's colli_shared_time */
 } boot_time;
@@ -63,6 +63,9 @@ typedef struct boot_report {
   boot_time time;
   coll_error error;
 } boot_report;
+
+/* How long all of it may take. */
+uint64_t boot_all_ns(const boot *b);
 
 /* Notes the errno of a failed call, if it is a shortage. `for_good`: it will not be tried again. */
 void boot_note_errno(const boot *b, int sys_errno, bool for_good);
@@ -87,7 +90,7 @@ const char *boot_server_text(const boot *b, int server, char text[BOOT_SERVER_TE
 /* Fails because a message of `peer` (-1: of the server) arrived altered (EBADMSG, sealed.h). */
 coll_status boot_fail_altered(const boot *b, int peer, const colli_rank_info *info);
 
-/* At the server: fails because a rank that checks in has another version of libcoll, or another
+/* Fails because a rank that checks in here has another version of libcoll, or another
  * COLL_TLS. */
 coll_status boot_fail_version(const boot *b, int rank, uint32_t version);
 coll_status boot_fail_tls(const boot *b, int rank);

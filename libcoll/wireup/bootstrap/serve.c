@@ -11,7 +11,7 @@
 #include "libcoll/base/error.h"
 
 /* The place of a rank in the arrays of the server. */
-static int place_of(const boot_server *s, int rank) {
+static int index_of(const boot_server *s, int rank) {
   return rank - s->b->place.below.first;
 }
 
@@ -41,8 +41,8 @@ static coll_status check_record(const boot_server *s, int rank, colli_rank_info 
     return boot_fail(b, COLL_ERR_PROTOCOL, rank, info,
                      "rank %d (host %s, pid %d) sent an impossible record (%s)", rank, info->host,
                      info->pid, wrong);
-  if (s->is_in[place_of(s, rank)]) {
-    const colli_rank_info *first = rank == b->rank ? b->mine : &s->all[place_of(s, rank)];
+  if (s->is_in[index_of(s, rank)]) {
+    const colli_rank_info *first = rank == b->rank ? b->mine : &s->all[index_of(s, rank)];
     return boot_fail(b, COLL_ERR_MISMATCH, rank, first,
                      "two processes claim to be rank %d: pid %d on host %s, and pid %d on host %s; "
                      "give each rank to one process",
@@ -82,8 +82,8 @@ static coll_status enter_records(boot_server *s, serve_conn *conn) {
     if (status != COLL_OK)
       return status;
   }
-  memcpy(&s->all[place_of(s, conn->rank)], info, (size_t)count * sizeof(*info));
-  memset(&s->is_in[place_of(s, conn->rank)], true, (size_t)count * sizeof(*s->is_in));
+  memcpy(&s->all[index_of(s, conn->rank)], info, (size_t)count * sizeof(*info));
+  memset(&s->is_in[index_of(s, conn->rank)], true, (size_t)count * sizeof(*s->is_in));
   conn->checked_in = true;
   conn->done = 0;
   s->checked_in += count;
@@ -96,28 +96,41 @@ static coll_status enter_records(boot_server *s, serve_conn *conn) {
   return COLL_OK;
 }
 
+/* Reads who a rank is: as colli_sealed_pull(). */
+static int pull_checkin(serve_conn *conn) {
+  boot_checkin *in = &conn->checkin;
+  int result = colli_sealed_pull(&conn->conn, in, sizeof(*in), &conn->checkin_done);
+  if (result != COLL_T_DONE)
+    return result;
+  conn->came = true;
+  if (in->version != COLL_VERSION || in->follows != BOOT_CHECKIN)
+    return result;
+  conn->checkin_done = 0;
+  return colli_sealed_pull(&conn->conn, in, sizeof(*in), &conn->checkin_done);
+}
+
 /* Reads a rank's check-in and the records, or later its report: DONE, AGAIN or an errno. */
 static int pull_message(boot_server *s, serve_conn *conn) {
   const size_t count = (size_t)(conn->below.end - conn->below.first);
-  int result =
-      colli_sealed_pull(&conn->conn, &conn->checkin, sizeof(conn->checkin), &conn->checkin_done);
+  int result = pull_checkin(conn);
   if (result != COLL_T_DONE || conn->checkin.version != COLL_VERSION)
     return result;
-  if (!conn->checked_in && !conn->checkin.fails)
+  if (!conn->checked_in && conn->checkin.follows == BOOT_RECORDS)
     return colli_sealed_pull(&conn->conn, conn->records, count * sizeof(*conn->records),
                              &conn->done);
   result = colli_sealed_pull(&conn->conn, &conn->report, sizeof(conn->report), &conn->done);
   if (result != COLL_T_DONE || conn->report.status != COLL_OK || !conn->checked_in || conn->ready ||
       count == 1)
     return result;
-  return colli_sealed_pull(&conn->conn, &s->ahead[place_of(s, conn->rank) + 1],
+  return colli_sealed_pull(&conn->conn, &s->ahead[index_of(s, conn->rank) + 1],
                            (count - 1) * sizeof(*s->ahead), &conn->rest_done);
 }
 
 /* A rank is ready, and all below it: what it says of their clocks is of its own less theirs. */
 static void take_ready(boot_server *s, serve_conn *conn) {
-  const int first = place_of(s, conn->below.first), end = place_of(s, conn->below.end);
+  const int first = index_of(s, conn->below.first), end = index_of(s, conn->below.end);
   conn->ready = true;
+  conn->waits_for = -1;
   conn->done = conn->rest_done = 0;
   s->ahead[first] = boot_time_of_child(s->b->mine, &s->all[first], conn->report.time.ahead);
   for (int i = first + 1; i < end; i++)
@@ -126,11 +139,15 @@ static void take_ready(boot_server *s, serve_conn *conn) {
   COLLI_ASSERT_RANK(conn->checked_in && s->ready <= boot_place_children(&s->b->place), s->b->rank);
 }
 
-/* A rank that has checked in has closed its connection. */
+/* A rank that has said who it is has closed its connection; or this rank had a shortage. */
 static coll_status fail_lost(const boot_server *s, const serve_conn *conn) {
   const boot *b = s->b;
-  const colli_rank_info *info =
-      conn->checked_in ? &s->all[place_of(s, conn->rank)] : b->mine; /* a shortage of this rank */
+  const colli_rank_info *info = &s->all[conn->checked_in ? index_of(s, conn->rank) : 0];
+  if (!conn->checked_in)
+    return boot_fail(b, COLL_ERR_PEER_LOST, conn->rank, NULL,
+                     "rank %d is lost: it closed its connection to rank %d (host %s) while it "
+                     "checked in; look for what ended that process",
+                     conn->rank, b->rank, b->mine->host);
   return boot_fail(b, COLL_ERR_PEER_LOST, conn->rank, info,
                    "rank %d (host %s, pid %d) is lost: it closed its connection to rank %d "
                    "after it had checked in and before all ranks were joined; look for what "
@@ -143,14 +160,22 @@ static coll_status read_conn(boot_server *s, serve_conn *conn, bool *gone) {
   const boot *b = s->b;
   (void)boot_server_send(s, conn);
   const int result = conn->answers ? COLL_T_AGAIN : pull_message(s, conn);
+  const bool right = conn->checkin.version == COLL_VERSION;
+  /* In a tree, the number of ranks also says how many records come. */
+  if (conn->came && right && b->place.fan_out > 0 && conn->checkin.nranks != b->nranks)
+    return boot_fail(b, COLL_ERR_MISMATCH, conn->rank, NULL,
+                     "rank %d was started with %d ranks, but rank %d (host %s, pid %d) with %d; "
+                     "start all with the same number",
+                     conn->rank, conn->checkin.nranks, b->rank, b->mine->host, b->mine->pid,
+                     b->nranks);
   if (result == COLL_T_AGAIN)
     return COLL_OK;
   if (result == EBADMSG)
     return boot_fail_altered(b, conn->rank,
-                             conn->checked_in ? &s->all[place_of(s, conn->rank)] : NULL);
-  if (result == COLL_T_DONE && conn->checkin.version != COLL_VERSION)
+                             conn->checked_in ? &s->all[index_of(s, conn->rank)] : NULL);
+  if (conn->came && !right)
     return boot_fail_version(b, conn->rank, conn->checkin.version);
-  if (result == COLL_T_DONE && !conn->checked_in && !conn->checkin.fails)
+  if (result == COLL_T_DONE && !conn->checked_in && conn->checkin.follows == BOOT_RECORDS)
     return enter_records(s, conn);
   if (result == COLL_T_DONE && conn->report.status == BOOT_ASKS_TIME && conn->checked_in) {
     boot_server_answer_time(s, conn);
@@ -167,7 +192,7 @@ static coll_status read_conn(boot_server *s, serve_conn *conn, bool *gone) {
   if (result == COLL_T_DONE)
     return boot_fail_reported(b, &conn->report);
   boot_note_errno(b, result, true);
-  if (conn->checked_in || colli_errno_is_shortage(result))
+  if (conn->came || colli_errno_is_shortage(result))
     return fail_lost(s, conn);
   colli_log_write(b->log, COLLI_LOG_INFO, "a connection of rank %d closed before it checked in",
                   conn->rank);

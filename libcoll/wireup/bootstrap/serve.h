@@ -14,9 +14,10 @@ typedef struct serve_conn {
   int rank;
   boot_range below; /* that rank, and all that check in through it */
   int poll_index;   /* in boot->polls; -1: not in it yet */
+  bool came;        /* it has said who it is: it does not come again */
   bool checked_in;  /* the records have arrived */
   bool ready;       /* and so has the report that all of them are */
-  bool waits;       /* for another rank, as it says */
+  int waits_for;    /* another rank, as it has said last; -1: it has not */
   boot_checkin checkin;
   size_t checkin_done;
   colli_rank_info *records; /* of `below`, until they have been entered */
@@ -45,7 +46,6 @@ typedef struct boot_server {
   int checked_in;       /* how many of `ranks` have */
   int ready;            /* how many of the children are */
   int tls_differs;      /* a rank whose COLL_TLS differs from ours; -1: none is known */
-  int waits_for;        /* the lowest rank for which one below this waits; INT_MAX: none says so */
   uint64_t give_up_ns;  /* when the first rank does */
   uint64_t deadline_ns; /* by when all must be done, so that it hears of a failure before */
 } boot_server;
@@ -97,7 +97,7 @@ bool boot_server_send(const boot_server *s, serve_conn *conn);
 uint64_t boot_server_late_ns(const boot_server *s);
 
 /* A rank says for whom it waits (late.h). */
-void boot_server_take_wait(boot_server *s, serve_conn *conn);
+void boot_server_take_wait(const boot_server *s, serve_conn *conn);
 
 /* Answers a question for the time. */
 void boot_server_answer_time(const boot_server *s, serve_conn *conn);

@@ -2,7 +2,6 @@
 #include "libcoll/wireup/bootstrap/serve.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -43,7 +42,7 @@ static bool add_conn(boot_server *s, colli_guest *guest, boot_range below) {
   colli_sealed_open(&conn->conn, &guest->auth);
   conn->rank = guest->auth.hello.src_rank;
   conn->below = below;
-  conn->poll_index = -1;
+  conn->poll_index = conn->waits_for = -1;
   s->conns[s->count++] = conn;
   return true;
 }
@@ -85,7 +84,6 @@ boot_server *boot_server_open(boot *b, boot_links *links, int listen_fd) {
     s->door = COLLI_DOOR_CLOSED;
     s->tls_differs = -1;
     s->deadline_ns = s->give_up_ns = b->deadline_ns;
-    s->waits_for = INT_MAX;
     s->ranks = (int)ranks;
     s->capacity = 2 * boot_place_children(&b->place);
     s->conns = calloc((size_t)s->capacity, sizeof(*s->conns));

@@ -142,6 +142,9 @@ coll_status boot_server_tell(boot_server *s, coll_status status, const boot_time
   boot_report outcome;
   boot_report_fill(b, &outcome, status);
   outcome.time = *time;
+  for (int i = s->count - 1; i >= 0 && status == COLL_OK; i--)
+    if (!s->conns[i]->checked_in)
+      boot_server_drop(s, i); /* a second connection of a rank, or of none */
   /* Ranks with lifelines notice at once. */
   const bool linger = status != COLL_OK && !boot_is_guarded(b);
   uint64_t until_ns = colli_now_ns() + (status == COLL_ERR_TIMEOUT ? TELL_NS : LINGER_NS);

@@ -1,6 +1,8 @@
 /* tree.c: finds places in the tree of check-ins. */
 #include "libcoll/wireup/bootstrap/tree.h"
 
+#include <limits.h>
+
 #include "libcoll/base/assert.h"
 
 /* How many children the root of a subtree has. */
@@ -61,7 +63,7 @@ int boot_place_children(const boot_place *place) {
 
 boot_range boot_place_child(const boot_place *place, int child) {
   if (place->fan_out == 0)
-    return (boot_range){child, child + 1};
+    return (boot_range){child, child < INT_MAX ? child + 1 : child};
   if (child <= place->below.first || child >= place->below.end)
     return (boot_range){0, 0};
   const boot_range range = child_with(place->below, place->fan_out, child);

@@ -5,7 +5,7 @@
  * there are at most `fan_out`. So ranks of one host, which mostly follow each other, mostly meet
  * inside it.
  *
- *     0 .. 11, fan_out 3      0 <- 1 <- 2, 3, 4      0 <- 5 <- 6, 7, 8      0 <- 9 <- 10, 11
+ *     0 .. 11, fan_out 3      0 <- 1 <- 2, 3      0 <- 4 <- 5, 6, 7      0 <- 8 <- 9, 10, 11
  */
 #ifndef COLLI_WIREUP_BOOTSTRAP_TREE_H
 #define COLLI_WIREUP_BOOTSTRAP_TREE_H
