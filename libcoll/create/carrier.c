@@ -1,4 +1,4 @@
-/* carrier.c: what the launchers that carry the id have in common. */
+/* carrier.c: what the launchers that carry ids have in common. */
 #include "libcoll/create/carrier.h"
 
 #include <errno.h>

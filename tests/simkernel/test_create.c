@@ -152,6 +152,8 @@ Test(create, deaths_at_each_call_in_a_tree, .timeout = 300) {
 /* ---- frozen ranks ------------------------------------------------------------------------------
  */
 
+#define FOR_GOOD (20 * SK_S) /* until all others have given up */
+
 static void freeze(uint64_t rank) {
   sk_stop((int)rank, true);
 }
@@ -160,8 +162,10 @@ static void thaw(uint64_t rank) {
   sk_stop((int)rank, false);
 }
 
-/* The victim stops at a time, and goes on when all others have given up. */
-static void freeze_at(int nranks, int fan_out, uint64_t skew_ns, uint64_t at_ns) {
+/* The victim stops at a time, for a while. With a skew, or if it goes on before the others give up,
+ * they may blame somebody else. */
+static void freeze_at(int nranks, int fan_out, uint64_t skew_ns, uint64_t at_ns,
+                      uint64_t lasts_ns) {
   job_config config = job_defaults((uint64_t)nranks + at_ns, nranks, 2);
   char what[80];
   snprintf(what, sizeof(what), "rank %d stops after %d us", victim, (int)(at_ns / 1000));
@@ -169,10 +173,10 @@ static void freeze_at(int nranks, int fan_out, uint64_t skew_ns, uint64_t at_ns)
   config.skew_ns = skew_ns;
   sk_open(&config.kernel);
   sk_at(at_ns, freeze, (uint64_t)victim);
-  sk_at(at_ns + 20 * SK_S, thaw, (uint64_t)victim);
+  sk_at(at_ns + lasts_ns, thaw, (uint64_t)victim);
   cr_expect(job_run(&config));
   cr_expect_eq(job_check(), 0, "%d ranks, %d at each: %s", nranks, fan_out, what);
-  if (skew_ns)
+  if (skew_ns || lasts_ns < FOR_GOOD)
     cr_expect(has_one_outcome(nranks), "%d ranks, %d at each: %s", nranks, fan_out, what);
   else
     check_blame(nranks, 0, fan_out, what);
@@ -185,7 +189,7 @@ Test(create, frozen_ranks_are_named, .timeout = 300) {
     for (int fan_out = 0; fan_out <= 3; fan_out++)
       for (victim = 0; victim < nranks; victim++)
         for (uint64_t us = 50; us < 3000; us += (uint64_t)extent(500, 50, 1500))
-          freeze_at(nranks, fan_out, 0, us * 1000);
+          freeze_at(nranks, fan_out, 0, us * 1000, FOR_GOOD);
 }
 
 /* Their deadlines differ, too. */
@@ -194,7 +198,17 @@ Test(create, ranks_that_begin_late_get_the_same_outcome, .timeout = 300) {
     for (int fan_out = 0; fan_out <= 2; fan_out++)
       for (victim = 0; victim < nranks; victim++)
         for (uint64_t ms = 1; ms < 2200; ms += (uint64_t)extent(370, 53, 1100))
-          freeze_at(nranks, fan_out, 2 * SK_S, ms * SK_MS);
+          freeze_at(nranks, fan_out, 2 * SK_S, ms * SK_MS, FOR_GOOD);
+}
+
+/* A table that comes late, or an outcome, leads to the same outcome everywhere. */
+Test(create, ranks_that_stop_for_a_while, .timeout = 300) {
+  for (int nranks = 4; nranks <= 8; nranks += 4)
+    for (int fan_out = 0; fan_out <= 2; fan_out++)
+      for (victim = 0; victim < nranks; victim++)
+        for (uint64_t us = 200; us < 2400; us += (uint64_t)extent(700, 200, 1100))
+          for (uint64_t ms = 500; ms < 4200; ms += (uint64_t)extent(490, 70, 1300))
+            freeze_at(nranks, fan_out, 0, us * 1000, ms * SK_MS);
 }
 
 /* ---- the simulation itself ---------------------------------------------------------------------

@@ -98,7 +98,7 @@ static void wait_for_events(boot_parts *p) {
   boot_note_errno(b, boot_polls_wait(&b->polls), true);
 }
 
-/* How far this rank has come: what it has reached, there may be something to say of. */
+/* Counts what this rank has reached: after each, there may be something to send. */
 static int progress(const boot_parts *p) {
   const boot_joiner *j = p->joiner;
   return j ? (j->records != NULL) + j->linked + j->timed + j->ready + j->fails : 0;

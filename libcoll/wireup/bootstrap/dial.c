@@ -201,7 +201,7 @@ static bool attempt_connected(const boot *b, boot_dial *dial, boot_attempt *atte
 /* After what time a hello that counts from one origin only is given up, if it is not answered, or
  * (`taken` false) not even taken by the peer's kernel. */
 static uint64_t bound_ns(const boot *b, bool taken) {
-  const uint64_t all_ns = b->deadline_ns > b->start_ns ? b->deadline_ns - b->start_ns : 0;
+  const uint64_t all_ns = boot_all_ns(b);
   const uint64_t most_ns = taken ? ANSWERED_NS : TAKEN_NS;
   uint64_t ns = all_ns / TIMEOUT_PARTS;
   ns = ns > SOON_NS ? ns : SOON_NS;

@@ -64,7 +64,8 @@ static coll_status step_dial(boot_joiner *j) {
   if (result == COLL_T_DONE) {
     j->conn = j->dial.conn;
     j->checkin.remaining_ms = boot_remaining_ms(j->deadline_ns);
-    j->comes.remaining_ms = j->checkin.remaining_ms;
+    if (!j->links->have_table)
+      boot_links_guess_outcome(j->b, j->links);
   }
   return COLL_OK;
 }
@@ -234,7 +235,8 @@ static int pull_table(boot_joiner *j, coll_status *status) {
       colli_sealed_pull(&j->conn, links->table->packed, links->table->bytes, &j->table_done);
   if (result != COLL_T_DONE)
     return result;
-  *status = boot_links_take_table(b, links, server, server, j->outcome.remaining_ms);
+  *status = boot_links_take_table(b, links, server, server, j->outcome.remaining_ms,
+                                  j->outcome.margin_ms);
   j->outcome_done = 0;
   return COLL_T_DONE;
 }
@@ -254,7 +256,8 @@ static int pull_messages(boot_joiner *j, int *sent, coll_status *status) {
   int result;
   while ((result = colli_sealed_pull(&j->conn, &j->outcome, sizeof(j->outcome),
                                      &j->outcome_done)) == COLL_T_DONE) {
-    if (j->outcome.status == BOOT_ASKS_TIME && j->asked_ns && !j->timed) {
+    if (j->outcome.status == BOOT_ASKS_TIME && j->asked_ns && !j->timed &&
+        j->sending != &j->question) {
       take_answer(j);
       *sent = push_messages(j);
     } else if (j->outcome.status == BOOT_TABLE && j->b->rank == 0 && !j->links->have_table) {
@@ -287,6 +290,12 @@ static coll_status take_outcome(boot_joiner *j, bool *over) {
                    "the server reported success before rank %d had its links", b->rank);
 }
 
+/* Whether a success has arrived. */
+static bool has_outcome(const boot_joiner *j) {
+  return j->ready && j->outcome_done == COLLI_SEALED_BYTES(sizeof(j->outcome)) &&
+         j->outcome.status == COLL_OK;
+}
+
 coll_status boot_joiner_step(boot_joiner *j, bool *over) {
   const boot *b = j->b;
   *over = false;
@@ -312,6 +321,11 @@ coll_status boot_joiner_step(boot_joiner *j, bool *over) {
   const int why = result > 0 ? result : sent;
   boot_note_errno(b, why, true);
   j->heard = true;
+  if (has_outcome(j)) { /* but not all that follows it */
+    for (int i = 0; i < j->ranks && j->told; i++)
+      j->told[i] = BOOT_BOUNDS_NONE;
+    return take_outcome(j, over);
+  }
   /* After a shortage, the others see this rank's connection end. */
   if (colli_errno_is_shortage(why) || !j->ready || b->nranks == 2 || boot_is_guarded(b))
     return boot_joiner_fail_lost(j);
@@ -352,16 +366,18 @@ static bool is_idle(const boot_joiner *j) {
 /* By when there must be an outcome. In a tree, ranks nearer to the root give up first: they know
  * best who owes it to them, and tell those below. They count from when the root should have told
  * it, which is the same for all that have the table. */
-static uint64_t late_ns(const boot_joiner *j) {
+static uint64_t give_up_ns(const boot_joiner *j) {
   const boot_place *place = &j->b->place;
   if (place->fan_out == 0)
     return j->b->deadline_ns;
-  return j->links->outcome_ns +
-         j->links->margin_ns / 2 / (uint64_t)place->depths * (uint64_t)place->depth;
+  const uint64_t late_ns = j->links->outcome_ns + j->links->margin_ns / 2 /
+                                                      (uint64_t)place->depths *
+                                                      (uint64_t)place->depth;
+  return late_ns < j->b->deadline_ns ? late_ns : j->b->deadline_ns;
 }
 
 coll_status boot_joiner_check_late(boot_joiner *j, bool *over) {
-  if (colli_now_ns() < late_ns(j))
+  if (colli_now_ns() < give_up_ns(j))
     return COLL_OK;
   j->heard = j->conn.fd < 0; /* then nothing can be reported there */
   if (!j->ready || host_of(j) == j->links->server)
@@ -391,6 +407,10 @@ void boot_joiner_report(boot_joiner *j, coll_status status) {
   boot_report_fill(b, &report, status);
   if (!j->checks_in)
     j->records = NULL; /* the failure goes instead */
+  if (!j->sending) {   /* what has not begun is of no interest now */
+    j->says_wait = false;
+    j->timed = true;
+  }
   /* In the middle of another message, closing the connection must suffice. One who speaks for
    * others connects in order to say it. */
   if (j->heard || (j->conn.fd >= 0 ? !is_idle(j) : j->ranks == 1))
@@ -407,7 +427,7 @@ void boot_joiner_report(boot_joiner *j, coll_status status) {
 
 void boot_joiner_watch(boot_joiner *j) {
   boot *b = j->b;
-  boot_polls_wake(&b->polls, late_ns(j));
+  boot_polls_wake(&b->polls, give_up_ns(j));
   if (j->conn.fd < 0)
     boot_dial_watch(b, &j->dial);
   else

@@ -16,8 +16,9 @@ typedef struct boot_joiner {
   int ranks;                      /* this one and those below it */
   const colli_rank_info *records; /* theirs; NULL: not all are here yet */
   uint64_t deadline_ns;           /* of the one that gives up first */
-  boot_checkin comes, checkin;    /* others are below it, whose records come later; they come now */
-  bool checks_in;                 /* this has begun to be sent */
+  boot_checkin comes;             /* for one with others below it: that their records come later */
+  boot_checkin checkin;           /* the records come now */
+  bool checks_in;                 /* that has begun to be sent */
   size_t comes_done, checkin_done, records_done; /* bytes that were sent */
   bool linked;                                   /* the links are up */
   bool timed;                                    /* and the time is known, or of no interest */

@@ -28,13 +28,20 @@ static void plan_links(const boot *b, boot_links *links) {
   }
 }
 
+void boot_links_guess_outcome(const boot *b, boot_links *links) {
+  const uint64_t now_ns = colli_now_ns();
+  const uint64_t left_ns = b->deadline_ns > now_ns ? b->deadline_ns - now_ns : 0;
+  const uint64_t last_ns = boot_margin_ns(left_ns);
+  links->outcome_ns = b->deadline_ns - last_ns;
+  links->margin_ns = boot_margin_ns(left_ns - last_ns);
+}
+
 coll_status boot_links_open(const boot *b, boot_links *links, const colli_params *params) {
   uint16_t port;
   colli_addr *addrs = b->mine->control_addrs;
   memset(addrs, 0, sizeof(b->mine->control_addrs));
   links->deadline_ns = b->deadline_ns;
-  links->outcome_ns = b->deadline_ns - boot_margin_ns(boot_all_ns(b));
-  links->margin_ns = boot_margin_ns(boot_all_ns(b) - (b->deadline_ns - links->outcome_ns));
+  boot_links_guess_outcome(b, links);
   plan_links(b, links);
   int count =
       colli_net_interfaces(params->text[COLLI_PARAM_TCP_IFNAME], addrs, COLLI_MAX_ADDRS, b->error);
@@ -143,7 +150,7 @@ static const char *check_record(colli_rank_walk *walk, int rank) {
 }
 
 coll_status boot_links_take_table(const boot *b, boot_links *links, int from, int server,
-                                  uint32_t remaining_ms) {
+                                  uint32_t remaining_ms, uint32_t margin_ms) {
   if (server < 0 || server >= b->nranks || server == b->rank)
     return boot_fail(b, COLL_ERR_PROTOCOL, from, NULL,
                      "rank %d of %d says that rank %d serves, which is impossible", from, b->nranks,
@@ -160,12 +167,10 @@ coll_status boot_links_take_table(const boot *b, boot_links *links, int from, in
   }
   links->have_table = true;
   links->server = server;
-  const uint64_t left_ns = remaining_ms * COLLI_NS_PER_MS;
-  const uint64_t deadline_ns = colli_now_ns() + left_ns;
+  const uint64_t deadline_ns = colli_now_ns() + remaining_ms * COLLI_NS_PER_MS;
   if (deadline_ns < links->deadline_ns)
     links->deadline_ns = deadline_ns;
-  /* boot_margin_ns() of the time that the server had left */
-  links->margin_ns = left_ns / 4 < COLLI_NS_PER_S ? left_ns / 4 : COLLI_NS_PER_S;
+  links->margin_ns = margin_ms * COLLI_NS_PER_MS;
   links->outcome_ns = deadline_ns + links->margin_ns;
   return COLL_OK;
 }
@@ -205,8 +210,8 @@ static int step_accepted(const boot *b, boot_links *links, boot_link *link) {
     coll_status status = COLL_OK;
     result = pull_table(b, links, link, &status);
     if (status == COLL_OK && link->headed && table)
-      status =
-          boot_links_take_table(b, links, link->peer, link->head.server, link->head.remaining_ms);
+      status = boot_links_take_table(b, links, link->peer, link->head.server,
+                                     link->head.remaining_ms, link->head.margin_ms);
     if (status != COLL_OK)
       return (int)status;
   }
@@ -261,6 +266,7 @@ static void begin_head(const boot *b, boot_links *links, boot_link *link) {
       .magic = LINK_MAGIC,
       .table_bytes = carries_table(b, links, link, true) ? (uint32_t)links->table->bytes : 0,
       .remaining_ms = boot_remaining_ms(links->deadline_ns),
+      .margin_ms = (uint32_t)(links->margin_ns / COLLI_NS_PER_MS),
       .server = links->server,
       .tries_spare = link->dialling_spare};
 }

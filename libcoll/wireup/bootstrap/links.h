@@ -16,6 +16,7 @@ typedef struct boot_link_head {
   uint32_t magic;
   uint32_t table_bytes;  /* that follow */
   uint32_t remaining_ms; /* until the links must be up */
+  uint32_t margin_ms;    /* so long after that the server tells the outcome at the latest */
   int32_t server;
   uint32_t tries_spare;
 } boot_link_head;
@@ -41,9 +42,10 @@ typedef struct boot_links {
   colli_rank_table *table; /* NULL: nothing of it is here */
   bool have_table;         /* all of it is */
   int server; /* the rank that serves the others; -1: not known yet. With the table it is */
-  uint64_t deadline_ns; /* for the links; set by the server, arrives with the table */
-  uint64_t outcome_ns;  /* so does by when the server tells the outcome; before, about when */
-  uint64_t margin_ns;   /* from the deadline of the links to that */
+  /* Set by the server, and arrive with the table; before that, about what they will be: */
+  uint64_t deadline_ns; /* for the links; then until this rank gives up */
+  uint64_t outcome_ns;  /* by when the server tells the outcome */
+  uint64_t margin_ns;   /* from the one to the other */
   int count;
   boot_link at[COLLI_CTRL_LINKS_MAX];
 } boot_links;
@@ -55,10 +57,14 @@ coll_status boot_links_open(const boot *b, boot_links *links, const colli_params
  * COLL_OK, PROTOCOL or NO_MEMORY. */
 coll_status boot_links_expect_table(const boot *b, boot_links *links, int from, size_t bytes);
 
-/* The table has arrived from the rank `from`, with the rank that serves and the time for the links:
- * checks it. COLL_OK, or PROTOCOL. */
+/* The table has arrived from the rank `from`, with the rank that serves and the times for links and
+ * outcome: checks it. COLL_OK, or PROTOCOL. */
 coll_status boot_links_take_table(const boot *b, boot_links *links, int from, int server,
-                                  uint32_t remaining_ms);
+                                  uint32_t remaining_ms, uint32_t margin_ms);
+
+/* Until the table comes: about when the server will tell the outcome if it has heard of this rank
+ * now. */
+void boot_links_guess_outcome(const boot *b, boot_links *links);
 
 /* COLL_T_DONE: all links are up; COLL_T_AGAIN; or a coll_status, with boot->error filled in. */
 int boot_links_step(const boot *b, boot_links *links);

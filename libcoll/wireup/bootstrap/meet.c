@@ -32,7 +32,7 @@ static int collect(const boot *b, boot_links *links, colli_rank_info *all, bool 
 /* Meets the others; `all`: room for their records at rank 0. */
 static coll_status meet_others(boot *b, boot_links *links, colli_rank_info *all) {
   /* Rank 0 must be the first to find out who is late. */
-  const uint64_t fifth_ns = (b->deadline_ns - b->start_ns) / 5;
+  const uint64_t fifth_ns = boot_all_ns(b) / 5;
   const uint64_t until_ns = b->deadline_ns - (b->rank == 0 ? fifth_ns : 0);
   int collected = COLL_T_AGAIN;
   bool begun = false;

@@ -57,7 +57,8 @@ typedef struct boot_time {
 /* Tells another rank that this one succeeded, or why it failed. */
 typedef struct boot_report {
   int32_t status;        /* coll_status, or one of those */
-  uint32_t remaining_ms; /* BOOT_TABLE: until the links must be up */
+  uint32_t remaining_ms; /* BOOT_TABLE: until the links must be up, */
+  uint32_t margin_ms;    /* and from then until there is an outcome */
   int32_t server;        /* a rank: BOOT_TABLE: the one that sends it; DOUBT, WAITS */
   uint32_t table_bytes;  /* BOOT_TABLE: its length */
   boot_time time;

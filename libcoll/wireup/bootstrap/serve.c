@@ -155,7 +155,7 @@ static coll_status fail_lost(const boot_server *s, const serve_conn *conn) {
                    conn->rank, info->host, info->pid, b->rank);
 }
 
-/* Reads what a rank sends; *gone: its connection ended before it had checked in. */
+/* Reads what a rank sends; *gone: its connection ended before it had said who it is. */
 static coll_status read_conn(boot_server *s, serve_conn *conn, bool *gone) {
   const boot *b = s->b;
   (void)boot_server_send(s, conn);

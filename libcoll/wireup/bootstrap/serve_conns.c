@@ -38,7 +38,6 @@ static bool add_conn(boot_server *s, colli_guest *guest, boot_range below) {
     boot_note_errno(s->b, ENOMEM, false);
     return false;
   }
-  boot_note_errno(s->b, 0, false);
   colli_sealed_open(&conn->conn, &guest->auth);
   conn->rank = guest->auth.hello.src_rank;
   conn->below = below;

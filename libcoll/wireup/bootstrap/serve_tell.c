@@ -28,7 +28,9 @@ coll_status boot_server_give_table(boot_server *s) {
     return boot_fail_table(s->b);
   s->links->have_table = true;
   const uint64_t left_ns = boot_remaining_ms(s->deadline_ns) * COLLI_NS_PER_MS;
-  s->links->deadline_ns = s->deadline_ns - boot_margin_ns(left_ns);
+  s->links->margin_ns = boot_margin_ns(left_ns);
+  s->links->outcome_ns = s->deadline_ns;
+  s->links->deadline_ns = s->deadline_ns - s->links->margin_ns;
   for (int i = 0; i < s->count; i++) {
     serve_conn *conn = s->conns[i];
     if (conn->rank != 0 || !conn->checked_in)
@@ -38,6 +40,7 @@ coll_status boot_server_give_table(boot_server *s) {
     conn->head.server = s->b->rank;
     conn->head.table_bytes = (uint32_t)s->links->table->bytes;
     conn->head.remaining_ms = boot_remaining_ms(s->links->deadline_ns);
+    conn->head.margin_ms = (uint32_t)(s->links->margin_ns / COLLI_NS_PER_MS);
     conn->gets_table = true;
     (void)boot_server_send(s, conn);
   }

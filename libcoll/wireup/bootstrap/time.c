@@ -27,20 +27,18 @@ void boot_time_add(boot_bounds *ahead, uint64_t asked_ns, const boot_time *answe
     ahead->most_ns = most_ns;
 }
 
-static const boot_bounds unknown = {.least_ns = INT64_MAX, .most_ns = INT64_MIN};
-
 boot_bounds boot_time_chain(boot_bounds first, boot_bounds second) {
   boot_bounds both;
   const bool known = first.least_ns <= first.most_ns && second.least_ns <= second.most_ns &&
                      !__builtin_add_overflow(first.least_ns, second.least_ns, &both.least_ns) &&
                      !__builtin_add_overflow(first.most_ns, second.most_ns, &both.most_ns);
-  return known ? both : unknown;
+  return known ? both : BOOT_BOUNDS_NONE;
 }
 
 boot_bounds boot_time_of_child(const colli_rank_info *host, const colli_rank_info *child,
                                boot_bounds reported) {
   if (child->clock_id == 0)
-    return unknown;
+    return BOOT_BOUNDS_NONE;
   return child->clock_id == host->clock_id ? (boot_bounds){0, 0} : reported;
 }
 
@@ -58,7 +56,7 @@ void boot_time_tell(const colli_rank_info *all, int nranks, int root, const boot
                     boot_bounds *told) {
   for (int rank = 0; rank < nranks; rank++) {
     if (all[rank].clock_id == 0)
-      told[rank] = unknown;
+      told[rank] = BOOT_BOUNDS_NONE;
     else if (rank > 0 && all[rank - 1].clock_id == all[rank].clock_id)
       told[rank] = told[rank - 1];
     else

@@ -32,6 +32,9 @@ bool boot_time_asks_host(const colli_rank_table *table, int host, int rank);
 /* Bounds between which everything is, before the first question. */
 #define BOOT_BOUNDS_ALL ((boot_bounds){.least_ns = INT64_MIN, .most_ns = INT64_MAX})
 
+/* Bounds between which nothing is: nothing is known. */
+#define BOOT_BOUNDS_NONE ((boot_bounds){.least_ns = INT64_MAX, .most_ns = INT64_MIN})
+
 /* Takes an answer into account. If a clock was set meanwhile, or the server lies, nothing may be
  * left between the bounds. */
 void boot_time_add(boot_bounds *ahead, uint64_t asked_ns, const boot_time *answer,
