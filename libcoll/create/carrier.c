@@ -54,20 +54,20 @@ coll_status colli_id_read(const char *digits, colli_id *id, coll_error *error) {
                          "what a rank passed on through the launcher is no id of this version");
 }
 
-int colli_carrier_host(int rank, int nranks) {
-  return boot_place_find(COLLI_CARRIER_FAN_OUT, rank, nranks, rank == 0).host;
+int colli_carrier_parent(int rank, int nranks) {
+  return boot_place_find(COLLI_CARRIER_FAN_OUT, rank, nranks, rank == 0).parent;
 }
 
-coll_status colli_carrier_place(const char *root, const char *host, colli_id *id,
+coll_status colli_carrier_place(const char *root, const char *parent, colli_id *id,
                                 coll_error *error) {
-  colli_id of_root, of_host;
+  colli_id of_root, of_parent;
   coll_status status = colli_id_read(root, &of_root, error);
   if (status != COLL_OK)
     return status;
-  status = colli_id_read(host, &of_host, error);
+  status = colli_id_read(parent, &of_parent, error);
   if (status == COLL_OK) {
-    colli_id_place(id, &of_root, &of_host, COLLI_CARRIER_FAN_OUT);
-    colli_id_release(&of_host);
+    colli_id_place(id, &of_root, &of_parent, COLLI_CARRIER_FAN_OUT);
+    colli_id_release(&of_parent);
   }
   colli_id_release(&of_root);
   return status;

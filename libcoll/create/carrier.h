@@ -59,11 +59,11 @@ void colli_id_write(const colli_id *id, char digits[COLLI_ID_DIGITS + 1]);
 coll_status colli_id_read(const char *digits, colli_id *id, coll_error *error);
 
 /* The rank at which a rank checks in, in a carrier's tree; -1: it is the root. */
-int colli_carrier_host(int rank, int nranks);
+int colli_carrier_parent(int rank, int nranks);
 
 /* Makes *id that of a rank below rank 0 in the tree, from the digits of rank 0's id and of that of
  * the rank at which it checks in. Errors: as colli_id_read(). */
-coll_status colli_carrier_place(const char *root, const char *host, colli_id *id,
+coll_status colli_carrier_place(const char *root, const char *parent, colli_id *id,
                                 coll_error *error);
 
 #endif

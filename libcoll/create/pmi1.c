@@ -235,16 +235,16 @@ static coll_status get_id(uint64_t deadline_ns, int rank, char digits[COLLI_ID_D
 /* Reads where to check in. */
 static coll_status get_place(uint64_t deadline_ns, int rank, int nranks, colli_id *id,
                              coll_error *error) {
-  char root[COLLI_ID_DIGITS + 1] = "", host[COLLI_ID_DIGITS + 1];
-  const int host_rank = colli_carrier_host(rank, nranks);
+  char root[COLLI_ID_DIGITS + 1] = "", parent[COLLI_ID_DIGITS + 1];
+  const int parent_rank = colli_carrier_parent(rank, nranks);
   coll_status status = get_id(deadline_ns, 0, root, error);
-  memcpy(host, root, sizeof(host));
-  if (status == COLL_OK && host_rank != 0)
-    status = get_id(deadline_ns, host_rank, host, error);
+  memcpy(parent, root, sizeof(parent));
+  if (status == COLL_OK && parent_rank != 0)
+    status = get_id(deadline_ns, parent_rank, parent, error);
   if (status == COLL_OK)
-    status = colli_carrier_place(root, host, id, error);
+    status = colli_carrier_place(root, parent, id, error);
   explicit_bzero(root, sizeof(root));
-  explicit_bzero(host, sizeof(host));
+  explicit_bzero(parent, sizeof(parent));
   return status;
 }
 

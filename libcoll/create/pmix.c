@@ -40,7 +40,7 @@ typedef struct exchange {
   bool shares;                  /* others check in at this rank */
   char id[COLLI_ID_DIGITS + 1]; /* to share; empty: making it has failed */
   /* Shared by rank 0, and by the rank at which this one checks in. */
-  char root[COLLI_ID_DIGITS + 1], host[COLLI_ID_DIGITS + 1];
+  char root[COLLI_ID_DIGITS + 1], parent[COLLI_ID_DIGITS + 1];
   const char *call; /* the function that failed, or NULL */
   char reason[200]; /* why */
   coll_status status;
@@ -184,11 +184,11 @@ static void share(void *arg) {
   char key[40];
   pthread_mutex_lock(&client.mutex);
   snprintf(key, sizeof(key), "libcoll.id.%u", client.shared++);
-  const int host = colli_carrier_host(e->rank, e->nranks);
+  const int parent = colli_carrier_parent(e->rank, e->nranks);
   if ((!e->shares || put_id(e, key)) && meet(e) && e->rank != 0 && get_id(e, 0, key, e->root)) {
-    memcpy(e->host, e->root, sizeof(e->host));
-    if (host != 0)
-      get_id(e, host, key, e->host);
+    memcpy(e->parent, e->root, sizeof(e->parent));
+    if (parent != 0)
+      get_id(e, parent, key, e->parent);
   }
   pthread_mutex_unlock(&client.mutex);
 }
@@ -273,7 +273,7 @@ static coll_status share_id(const colli_params *params, uint64_t deadline_ns, in
   if (status != COLL_OK)
     return status;
   if (id && rank != 0)
-    status = colli_carrier_place(e->root, e->host, id, error);
+    status = colli_carrier_place(e->root, e->parent, id, error);
   discard(e);
   return status;
 }

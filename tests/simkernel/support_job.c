@@ -151,7 +151,7 @@ static coll_status create_in_tree(coll_comm **comm, int rank, const coll_config 
   colli_id id = job.ids[rank];
   const boot_place place = boot_place_find(job.config.fan_out, rank, job.nranks, false);
   if (rank > 0)
-    colli_id_place(&id, &job.ids[0], &job.ids[place.host], job.config.fan_out);
+    colli_id_place(&id, &job.ids[0], &job.ids[place.parent], job.config.fan_out);
   else
     id.secret = colli_secret_acquire(id.secret);
   id.fan_out = job.config.fan_out;

@@ -14,7 +14,7 @@ static void check_place(int fan_out, int nranks, int rank) {
     const boot_place of_child = boot_place_find(fan_out, child, nranks, false);
     cr_assert_eq(below.first, next, "%d of %d, %d at each", rank, nranks, fan_out);
     cr_assert_eq(below.first, child);
-    cr_assert_eq(of_child.host, rank);
+    cr_assert_eq(of_child.parent, rank);
     cr_assert_eq(of_child.depth, place.depth + 1);
     cr_assert_leq(of_child.depth, place.depths);
     cr_assert_eq(of_child.below.first, below.first);
@@ -51,7 +51,7 @@ Test(tree, in_a_star_all_check_in_at_the_one_that_serves) {
   cr_expect_eq(boot_place_children(&server), 6);
   cr_expect_eq(server.depth, 0);
   cr_expect_eq(boot_place_child(&server, 0).end, 1);
-  cr_expect_eq(other.host, BOOT_SERVER);
+  cr_expect_eq(other.parent, BOOT_SERVER);
   cr_expect_eq(other.depth, 1);
   cr_expect_eq(boot_place_children(&other), 0);
 }

@@ -13,9 +13,10 @@
 
 #define REPORT_NS (100 * COLLI_NS_PER_MS) /* how long to try to report a failure */
 
-/* The rank at which this one checks in; -1: not known yet. */
-static int host_of(const boot_joiner *j) {
-  return j->b->place.fan_out > 0 ? j->b->place.host : j->links->server;
+/* The rank at which this one checks in: its parent in a tree, or the one that serves all; -1: not
+ * known yet. */
+static int parent_of(const boot_joiner *j) {
+  return j->b->place.fan_out > 0 ? j->b->place.parent : j->links->server;
 }
 
 /* Fails with a message about each address of the server; `format` takes rank, host, the server and
@@ -23,8 +24,8 @@ static int host_of(const boot_joiner *j) {
 static coll_status fail_at_server(const boot_joiner *j, coll_status status, const char *format) {
   char attempts[400], server[BOOT_SERVER_TEXT];
   boot_dial_describe(&j->dial, attempts, sizeof(attempts));
-  return boot_fail(j->b, status, host_of(j), NULL, format, j->b->rank, j->b->mine->host,
-                   boot_server_text(j->b, host_of(j), server), attempts);
+  return boot_fail(j->b, status, parent_of(j), NULL, format, j->b->rank, j->b->mine->host,
+                   boot_server_text(j->b, parent_of(j), server), attempts);
 }
 
 /* Whether this process made the id, and listens no more. */
@@ -40,13 +41,13 @@ static coll_status step_dial(boot_joiner *j) {
   char server[BOOT_SERVER_TEXT];
   int result = boot_dial_step(j->b, &j->dial);
   if (result > 0 && j->dial.tls_differs)
-    return boot_fail(j->b, COLL_ERR_MISMATCH, host_of(j), NULL,
+    return boot_fail(j->b, COLL_ERR_MISMATCH, parent_of(j), NULL,
                      "rank %d (host %s) has COLL_TLS=%d, but %s has COLL_TLS=%d; set it to the "
                      "same on all ranks",
                      j->b->rank, j->b->mine->host, j->b->tls,
-                     boot_server_text(j->b, host_of(j), server), !j->b->tls);
+                     boot_server_text(j->b, parent_of(j), server), !j->b->tls);
   if (result > 0 && j->dial.altered)
-    return boot_fail_altered(j->b, host_of(j), NULL);
+    return boot_fail_altered(j->b, parent_of(j), NULL);
   if (result == COLL_ERR_AUTH)
     return fail_at_server(j, COLL_ERR_AUTH,
                           "rank %d (host %s) and %s do not have the same secret: %s; give all "
@@ -94,22 +95,22 @@ static coll_status fail_server_late(const boot_joiner *j) {
                           "rank %d (host %s) could not reach %s in time: %s; look whether it "
                           "was started and listens there (COLL_ROOT), and for a firewall "
                           "(COLL_PORT_RANGE) or the wrong interface (COLL_TCP_IFNAME)");
-  return boot_fail(b, COLL_ERR_TIMEOUT, host_of(j), info_of(j, host_of(j), &room),
+  return boot_fail(b, COLL_ERR_TIMEOUT, parent_of(j), info_of(j, parent_of(j), &room),
                    "rank %d (host %s) checked in, but %s told no outcome within %.3g s; look "
                    "whether that process is stopped",
-                   b->rank, b->mine->host, boot_server_text(b, host_of(j), server),
+                   b->rank, b->mine->host, boot_server_text(b, parent_of(j), server),
                    (double)(colli_now_ns() - b->start_ns) / (double)COLLI_NS_PER_S);
 }
 
 coll_status boot_joiner_fail_lost(const boot_joiner *j) {
   const boot *b = j->b;
-  const int lost = j->lost >= 0 ? j->lost : host_of(j);
+  const int lost = j->lost >= 0 ? j->lost : parent_of(j);
   if (j->late)
     return fail_server_late(j);
   colli_rank_info room;
   const colli_rank_info *info = info_of(j, lost, &room);
   char addr[COLLI_ADDR_TEXT], server[BOOT_SERVER_TEXT];
-  if (lost != host_of(j))
+  if (lost != parent_of(j))
     return boot_fail(b, COLL_ERR_PEER_LOST, lost, info,
                      "rank %d%s%s%s is lost: rank %d (host %s) heard of it before all ranks were "
                      "joined; look for what ended that process",
@@ -195,8 +196,8 @@ void boot_joiner_set_linked(boot_joiner *j) {
   const colli_rank_table *table = j->links->table;
   const bool tree = j->b->place.fan_out > 0;
   j->linked = true;
-  j->timed = !(tree ? boot_time_asks_host(table, host_of(j), j->b->rank)
-                    : boot_time_asks(table, host_of(j), j->b->rank));
+  j->timed = !(tree ? boot_time_asks_parent(table, parent_of(j), j->b->rank)
+                    : boot_time_asks(table, parent_of(j), j->b->rank));
 }
 
 void boot_joiner_set_ready(boot_joiner *j, const boot_bounds *ahead, boot_bounds *told) {
@@ -286,7 +287,7 @@ static coll_status take_outcome(boot_joiner *j, bool *over) {
   *over = j->ready;
   if (j->ready)
     return COLL_OK;
-  return boot_fail(b, COLL_ERR_PROTOCOL, host_of(j), NULL,
+  return boot_fail(b, COLL_ERR_PROTOCOL, parent_of(j), NULL,
                    "the server reported success before rank %d had its links", b->rank);
 }
 
@@ -314,7 +315,7 @@ coll_status boot_joiner_step(boot_joiner *j, bool *over) {
     return take_outcome(j, over);
   if (result == EBADMSG) {
     colli_rank_info room;
-    return boot_fail_altered(b, host_of(j), info_of(j, host_of(j), &room));
+    return boot_fail_altered(b, parent_of(j), info_of(j, parent_of(j), &room));
   }
   if (result <= 0 && sent <= 0)
     return COLL_OK;
@@ -329,7 +330,7 @@ coll_status boot_joiner_step(boot_joiner *j, bool *over) {
   /* After a shortage, the others see this rank's connection end. */
   if (colli_errno_is_shortage(why) || !j->ready || b->nranks == 2 || boot_is_guarded(b))
     return boot_joiner_fail_lost(j);
-  j->lost = host_of(j);
+  j->lost = parent_of(j);
   *over = true;
   return COLL_OK;
 }
@@ -380,10 +381,10 @@ coll_status boot_joiner_check_late(boot_joiner *j, bool *over) {
   if (colli_now_ns() < give_up_ns(j))
     return COLL_OK;
   j->heard = j->conn.fd < 0; /* then nothing can be reported there */
-  if (!j->ready || host_of(j) == j->links->server)
+  if (!j->ready || parent_of(j) == j->links->server)
     return fail_server_late(j);
   j->heard = j->late = *over = true;
-  j->lost = host_of(j);
+  j->lost = parent_of(j);
   return COLL_OK;
 }
 
@@ -455,7 +456,7 @@ boot_joiner *boot_joiner_open(boot *b, boot_links *links) {
   j->ready_report.time.ahead = BOOT_BOUNDS_ALL;
   boot_report_fill(b, &j->question, COLL_OK);
   j->question.status = BOOT_ASKS_TIME;
-  boot_dial_begin(b, &j->dial, COLLI_HELLO_CHECKIN, b->place.host, b->id->addrs);
+  boot_dial_begin(b, &j->dial, COLLI_HELLO_CHECKIN, b->place.parent, b->id->addrs);
   return j;
 }
 

@@ -96,24 +96,15 @@ static coll_status enter_records(boot_server *s, serve_conn *conn) {
   return COLL_OK;
 }
 
-/* Reads who a rank is: as colli_sealed_pull(). */
-static int pull_checkin(serve_conn *conn) {
-  boot_checkin *in = &conn->checkin;
-  int result = colli_sealed_pull(&conn->conn, in, sizeof(*in), &conn->checkin_done);
-  if (result != COLL_T_DONE)
-    return result;
-  conn->came = true;
-  if (in->version != COLL_VERSION || in->follows != BOOT_CHECKIN)
-    return result;
-  conn->checkin_done = 0;
-  return colli_sealed_pull(&conn->conn, in, sizeof(*in), &conn->checkin_done);
-}
-
 /* Reads a rank's check-in and the records, or later its report: DONE, AGAIN or an errno. */
 static int pull_message(boot_server *s, serve_conn *conn) {
   const size_t count = (size_t)(conn->below.end - conn->below.first);
-  int result = pull_checkin(conn);
-  if (result != COLL_T_DONE || conn->checkin.version != COLL_VERSION)
+  int result =
+      colli_sealed_pull(&conn->conn, &conn->checkin, sizeof(conn->checkin), &conn->checkin_done);
+  if (result != COLL_T_DONE)
+    return result;
+  conn->came = true;
+  if (conn->checkin.version != COLL_VERSION || conn->checkin.follows == BOOT_CHECKIN)
     return result;
   if (!conn->checked_in && conn->checkin.follows == BOOT_RECORDS)
     return colli_sealed_pull(&conn->conn, conn->records, count * sizeof(*conn->records),
@@ -130,7 +121,6 @@ static int pull_message(boot_server *s, serve_conn *conn) {
 static void take_ready(boot_server *s, serve_conn *conn) {
   const int first = index_of(s, conn->below.first), end = index_of(s, conn->below.end);
   conn->ready = true;
-  conn->waits_for = -1;
   conn->done = conn->rest_done = 0;
   s->ahead[first] = boot_time_of_child(s->b->mine, &s->all[first], conn->report.time.ahead);
   for (int i = first + 1; i < end; i++)
@@ -142,12 +132,12 @@ static void take_ready(boot_server *s, serve_conn *conn) {
 /* A rank that has said who it is has closed its connection; or this rank had a shortage. */
 static coll_status fail_lost(const boot_server *s, const serve_conn *conn) {
   const boot *b = s->b;
-  const colli_rank_info *info = &s->all[conn->checked_in ? index_of(s, conn->rank) : 0];
   if (!conn->checked_in)
     return boot_fail(b, COLL_ERR_PEER_LOST, conn->rank, NULL,
                      "rank %d is lost: it closed its connection to rank %d (host %s) while it "
                      "checked in; look for what ended that process",
                      conn->rank, b->rank, b->mine->host);
+  const colli_rank_info *info = &s->all[index_of(s, conn->rank)];
   return boot_fail(b, COLL_ERR_PEER_LOST, conn->rank, info,
                    "rank %d (host %s, pid %d) is lost: it closed its connection to rank %d "
                    "after it had checked in and before all ranks were joined; look for what "
@@ -155,42 +145,55 @@ static coll_status fail_lost(const boot_server *s, const serve_conn *conn) {
                    conn->rank, info->host, info->pid, b->rank);
 }
 
-/* Reads what a rank sends; *gone: its connection ended before it had said who it is. */
-static coll_status read_conn(boot_server *s, serve_conn *conn, bool *gone) {
+/* Checks what a rank says of itself. */
+static coll_status check_checkin(const boot_server *s, const serve_conn *conn) {
   const boot *b = s->b;
-  (void)boot_server_send(s, conn);
-  const int result = conn->answers ? COLL_T_AGAIN : pull_message(s, conn);
-  const bool right = conn->checkin.version == COLL_VERSION;
+  if (conn->checkin.version != COLL_VERSION)
+    return boot_fail_version(b, conn->rank, conn->checkin.version);
   /* In a tree, the number of ranks also says how many records come. */
-  if (conn->came && right && b->place.fan_out > 0 && conn->checkin.nranks != b->nranks)
+  if (b->place.fan_out > 0 && conn->checkin.nranks != b->nranks)
     return boot_fail(b, COLL_ERR_MISMATCH, conn->rank, NULL,
                      "rank %d was started with %d ranks, but rank %d (host %s, pid %d) with %d; "
                      "start all with the same number",
                      conn->rank, conn->checkin.nranks, b->rank, b->mine->host, b->mine->pid,
                      b->nranks);
-  if (result == COLL_T_AGAIN)
+  return COLL_OK;
+}
+
+/* Takes a message that has arrived. */
+static coll_status take_message(boot_server *s, serve_conn *conn) {
+  if (conn->checkin.follows == BOOT_CHECKIN) {
+    conn->checkin_done = 0;
     return COLL_OK;
+  }
+  if (!conn->checked_in)
+    return conn->checkin.follows == BOOT_RECORDS ? enter_records(s, conn)
+                                                 : boot_fail_reported(s->b, &conn->report);
+  if (conn->report.status == BOOT_ASKS_TIME)
+    boot_server_answer_time(s, conn);
+  else if (conn->report.status == BOOT_WAITS)
+    boot_server_take_wait(s, conn);
+  else if (conn->report.status == COLL_OK && !conn->ready)
+    take_ready(s, conn);
+  else
+    return boot_fail_reported(s->b, &conn->report);
+  return COLL_OK;
+}
+
+/* Reads what a rank sends; *gone: its connection ended before it had said who it is. */
+static coll_status read_conn(boot_server *s, serve_conn *conn, bool *gone) {
+  const boot *b = s->b;
+  (void)boot_server_send(s, conn);
+  const int result = conn->answers ? COLL_T_AGAIN : pull_message(s, conn);
   if (result == EBADMSG)
     return boot_fail_altered(b, conn->rank,
                              conn->checked_in ? &s->all[index_of(s, conn->rank)] : NULL);
-  if (conn->came && !right)
-    return boot_fail_version(b, conn->rank, conn->checkin.version);
-  if (result == COLL_T_DONE && !conn->checked_in && conn->checkin.follows == BOOT_RECORDS)
-    return enter_records(s, conn);
-  if (result == COLL_T_DONE && conn->report.status == BOOT_ASKS_TIME && conn->checked_in) {
-    boot_server_answer_time(s, conn);
-    return COLL_OK;
-  }
-  if (result == COLL_T_DONE && conn->report.status == BOOT_WAITS && conn->checked_in) {
-    boot_server_take_wait(s, conn);
-    return COLL_OK;
-  }
-  if (result == COLL_T_DONE && conn->report.status == COLL_OK && conn->checked_in && !conn->ready) {
-    take_ready(s, conn);
-    return COLL_OK;
-  }
+  const bool whole = conn->checkin_done == COLLI_SEALED_BYTES(sizeof(conn->checkin));
+  const coll_status status = whole ? check_checkin(s, conn) : COLL_OK;
+  if (status != COLL_OK || result == COLL_T_AGAIN)
+    return status;
   if (result == COLL_T_DONE)
-    return boot_fail_reported(b, &conn->report);
+    return take_message(s, conn);
   boot_note_errno(b, result, true);
   if (conn->came || colli_errno_is_shortage(result))
     return fail_lost(s, conn);

@@ -12,9 +12,9 @@ bool boot_time_asks(const colli_rank_table *table, int server, int rank) {
   return first == rank;
 }
 
-bool boot_time_asks_host(const colli_rank_table *table, int host, int rank) {
+bool boot_time_asks_parent(const colli_rank_table *table, int parent, int rank) {
   const uint64_t clock_id = colli_rank_at(table, rank).clock_id;
-  return clock_id != 0 && colli_rank_at(table, host).clock_id != clock_id;
+  return clock_id != 0 && colli_rank_at(table, parent).clock_id != clock_id;
 }
 
 void boot_time_add(boot_bounds *ahead, uint64_t asked_ns, const boot_time *answer,
@@ -35,11 +35,11 @@ boot_bounds boot_time_chain(boot_bounds first, boot_bounds second) {
   return known ? both : BOOT_BOUNDS_NONE;
 }
 
-boot_bounds boot_time_of_child(const colli_rank_info *host, const colli_rank_info *child,
+boot_bounds boot_time_of_child(const colli_rank_info *parent, const colli_rank_info *child,
                                boot_bounds reported) {
   if (child->clock_id == 0)
     return BOOT_BOUNDS_NONE;
-  return child->clock_id == host->clock_id ? (boot_bounds){0, 0} : reported;
+  return child->clock_id == parent->clock_id ? (boot_bounds){0, 0} : reported;
 }
 
 /* The root if it has the same clock as `rank`, which has a clock_id; else the first that has. */

@@ -26,8 +26,8 @@
 /* Whether a rank other than the server has to ask for the time. */
 bool boot_time_asks(const colli_rank_table *table, int server, int rank);
 
-/* The same in a tree, of the rank `host` at which it checks in. */
-bool boot_time_asks_host(const colli_rank_table *table, int host, int rank);
+/* The same in a tree, of its parent. */
+bool boot_time_asks_parent(const colli_rank_table *table, int parent, int rank);
 
 /* Bounds between which everything is, before the first question. */
 #define BOOT_BOUNDS_ALL ((boot_bounds){.least_ns = INT64_MIN, .most_ns = INT64_MAX})
@@ -44,7 +44,7 @@ void boot_time_add(boot_bounds *ahead, uint64_t asked_ns, const boot_time *answe
 boot_bounds boot_time_chain(boot_bounds first, boot_bounds second);
 
 /* What is known of the clocks of a rank and of one that checks in at it and has `reported` that. */
-boot_bounds boot_time_of_child(const colli_rank_info *host, const colli_rank_info *child,
+boot_bounds boot_time_of_child(const colli_rank_info *parent, const colli_rank_info *child,
                                boot_bounds reported);
 
 /* What the root tells each rank with the outcome, in told[0 .. nranks - 1]; `ahead`: by rank, how

@@ -39,7 +39,7 @@ static int count_depths(int fan_out, int nranks) {
 
 boot_place boot_place_find(int fan_out, int rank, int nranks, bool serves) {
   COLLI_ASSERT_RANK(rank >= 0 && rank < nranks && fan_out >= 0, rank);
-  boot_place place = {.fan_out = fan_out, .host = BOOT_SERVER, .below = {0, nranks}};
+  boot_place place = {.fan_out = fan_out, .parent = BOOT_SERVER, .below = {0, nranks}};
   if (fan_out == 0) {
     if (!serves)
       place.below = (boot_range){rank, rank + 1};
@@ -48,7 +48,7 @@ boot_place boot_place_find(int fan_out, int rank, int nranks, bool serves) {
     return place;
   }
   for (; place.below.first != rank; place.depth++) {
-    place.host = place.below.first;
+    place.parent = place.below.first;
     place.below = child_with(place.below, fan_out, rank);
     COLLI_ASSERT_RANK(place.below.end > place.below.first, rank);
   }

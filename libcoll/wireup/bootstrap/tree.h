@@ -22,7 +22,7 @@ typedef struct boot_range {
 /* A rank's place. */
 typedef struct boot_place {
   int fan_out;       /* 0: it is a star */
-  int host;          /* the rank at which it checks in; BOOT_SERVER in a star, and at the root */
+  int parent;        /* the rank at which it checks in; BOOT_SERVER in a star, and at the root */
   int depth, depths; /* the root's is 0; the largest */
   boot_range below;  /* itself and all who check in at it, directly or not */
 } boot_place;
