@@ -35,7 +35,7 @@ typedef struct colli_algo {
   const char *source; /* the paper or book it comes from */
   bool pipelined;     /* gains from many small chunks, so the choice tries several chunk sizes */
   int ranks_min;      /* below this it must be asked for by name */
-  int ranks_device;   /* the same where a device moves the messages; 0: ranks_min */
+  int ranks_remote;   /* the same where ranks share no memory (colli_model.remote); 0: ranks_min */
   int ranks_max;      /* above this it is chosen only by name; 0: no limit */
   unsigned orders;    /* the orders of combination that it supports: bits 1u << COLLI_ORDER_... */
   bool varying;       /* supports blocks of differing lengths (shape->varying) */

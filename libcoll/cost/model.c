@@ -27,6 +27,7 @@ void colli_model_make(const colli_calibration *calibration, colli_link_kind far,
                        .step_ns = all[far].step_ns,
                        .host_step_ns = all[near].step_ns,
                        .core_share = core_share,
+                       .remote = far != COLLI_LINK_SHM,
                        .chunk_share = chunk_share(far, core_share),
                        .near_alpha_ns = all[near].alpha_ns,
                        .near_beta_ns_per_byte = all[near].beta_ns_per_byte,
@@ -40,6 +41,7 @@ void colli_model_device(colli_model *model, const colli_calibration *calibration
   const colli_link_costs *cores =
       crowded ? &calibration->crowded[COLLI_LINK_SHM] : &calibration->apart[COLLI_LINK_SHM];
   model->device = true;
+  model->remote = true;
   model->alpha_ns = alpha_ns + (crowded ? cores->alpha_ns : 0); /* the receiver must be run */
   model->beta_ns_per_byte = beta_ns_per_byte;
   model->gamma_ns_per_byte = cores->gamma_ns_per_byte;

@@ -29,9 +29,10 @@ typedef struct colli_model {
   double flight_ns;             /* alpha between ranks that have a core each: the flight time of a
                                  * message */
   bool device;                  /* a device moves messages, not the ranks' cores */
-  bool containers;              /* hosts of one machine share too few cores */
-  bool paired;                  /* all ranks 2i and 2i + 1 share a core and memory */
-  bool sites;                   /* groups are sites */
+  bool remote;     /* sockets or a device carry messages, not memory that ranks share */
+  bool containers; /* hosts of one machine share too few cores */
+  bool paired;     /* all ranks 2i and 2i + 1 share a core and memory */
+  bool sites;      /* groups are sites */
   const colli_correction
       *corrections;             /* indexed by algorithm id; NULL: none. Not owned by the model */
   double host_beta_ns_per_byte; /* to move a byte over the slowest host's link to the network, which

@@ -126,7 +126,7 @@ static bool gains_nothing(const colli_algo *algo, const colli_shape *shape) {
 
 /* Whether an algorithm suits this number and kind of ranks. */
 static bool is_for(const colli_algo *algo, const colli_shape *shape, const colli_model *model) {
-  int least = model->device && algo->ranks_device ? algo->ranks_device : algo->ranks_min;
+  int least = model->remote && algo->ranks_remote ? algo->ranks_remote : algo->ranks_min;
   return shape->nranks >= least && (!algo->ranks_max || shape->nranks <= algo->ranks_max) &&
          (model->paired || !algo->turns) && (shape->share || !algo->weighted) &&
          (model->sites || !algo->sites) && (shape->ninner > 0 || !algo->levels) &&
