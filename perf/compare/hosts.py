@@ -225,6 +225,35 @@ class Line(libraries.Library):
         return [("limit", size, self.hosts.shape.line_us(operation, size)) for size in sizes], None
 
 
+class HostsSockets(libraries.Library):
+    """sockets.c on each host: what plain sockets allow where links have no rate."""
+    is_peer = False
+
+    def __init__(self, name, options, program, hosts):
+        super().__init__(name, options, program)
+        self.hosts = hosts
+        self.fastest = {}
+        self.port = 21000
+
+    def takes(self, operation, ranks):
+        return operation == "allreduce" and self.hosts.shape.each == 1
+
+    def run(self, operation, ranks, sizes):
+        hosts = self.hosts
+        places = [hosts.host_of(rank) for rank in range(ranks)]
+        self.port += ranks
+        addresses = ",".join(hosts.address(place) for place in places)
+        commands = [hosts.inside(place, ["setsid", "--wait", self.program, "--rank", str(rank), "--addresses", addresses,
+                                         "--port", str(self.port), *self.words(operation, sizes)])
+                    for rank, place in enumerate(places)]
+        text, why = libraries.run_all(commands, self.seconds(sizes))
+        times = [] if why else libraries.read_times(self.name, operation, text)
+        for (_, size, us), setting in zip(times, re.findall(r"^setting \d+ (.*)$", text or "", re.MULTILINE)):
+            key = (ranks, operation, size)
+            self.fastest[key] = min(self.fastest.get(key, (us, setting)), (us, setting))
+        return times, why
+
+
 KINDS = {"openmpi": HostsMpi, "mpich": HostsMpi, "ucc": HostsMpi, "gloo": HostsGloo}
 
 
@@ -234,6 +263,10 @@ def place(found, hosts, options):
                                                   for library in found.all if library.name in KINDS]
     if hosts.shape.tc_rate:
         found.all.append(Line("limit", options, None))
+    else:
+        program = libraries.build(options, "sockets", ["cc", "-O3", "-march=native", "sockets.c"])
+        if program:
+            found.all.append(HostsSockets("limit", options, program, hosts))
     line_us = hosts.shape.line_us("allreduce", max(options.sizes))
     for library in found.all:
         library.hosts = hosts
