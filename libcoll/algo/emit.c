@@ -98,8 +98,11 @@ double colli_cost_bound(double critical, colli_work work, const colli_terms *ter
   /* Averages over links of several kinds can have an alpha below 0 (distance.h): no wait does. */
   const double wait = larger(model->alpha_ns, 0);
   const double core = model->core_beta_ns_per_byte, beta = model->beta_ns_per_byte;
-  double one_pass = work.steps * terms->slices * model->step_ns + work.waits * wait +
-                    terms->bytes * (work.received * (core > 0 && core < beta ? core : beta) +
-                                    work.reduced * model->gamma_ns_per_byte);
+  const double bytes = terms->bytes * (work.received * (core > 0 && core < beta ? core : beta) +
+                                       work.reduced * model->gamma_ns_per_byte);
+  const double steps = colli_model_has_shared_steps(model) ? work.received : work.steps;
+  const double one_pass = steps * terms->slices * model->step_ns +
+                          work.waits * wait * colli_model_wait_share(model) + bytes;
+  critical *= colli_model_path_factor(model);
   return larger(critical, terms->filled * one_pass * terms->passes / model->core_share);
 }

@@ -16,7 +16,7 @@ void colli_calibration_default(colli_calibration *out) {
       .apart =
           {[COLLI_LINK_SHM] = {150, 0.03, 0.01, 40}, [COLLI_LINK_TCP] = {2600, 0.15, 0.02, 1200}},
       .crowded = {[COLLI_LINK_SHM] = {1740, 0.039, 0.0018, 2},
-                  [COLLI_LINK_TCP] = {9750, 0.05, 0.004, 2090}},
+                  [COLLI_LINK_TCP] = {2000, 0.25, 0.05, 5000}},
   };
 }
 

@@ -6,6 +6,14 @@
 /* Posting a work request and polling for completions. Assumed: not measured on an adapter. */
 #define DEVICE_STEP_NS 300
 
+/* How much more than over the loopback a message costs between containers: it passes two more
+ * devices and a bridge, and no yield gives the core to a rank of another. Measured: see
+ * docs/decisions/choosing.md. */
+#define CONTAINED_ALPHA 3
+#define CONTAINED_BETA  1.25
+#define CONTAINED_STEP  2
+#define CONTAINED_PATH  1.5
+
 /*
  * The longest chunk where ranks share cores. All data in flight should stay in the cores' caches,
  * and over tcp the kernel holds a copy of it.
@@ -32,6 +40,20 @@ void colli_model_make(const colli_calibration *calibration, colli_link_kind far,
                        .near_alpha_ns = all[near].alpha_ns,
                        .near_beta_ns_per_byte = all[near].beta_ns_per_byte,
                        .flight_ns = calibration->apart[far].alpha_ns};
+}
+
+/* Sets what messages cost between containers that share cores. */
+void colli_model_contain(colli_model *model) {
+  model->containers = true;
+  if (!colli_model_has_sockets(model))
+    return;
+  model->alpha_ns *= CONTAINED_ALPHA;
+  model->beta_ns_per_byte *= CONTAINED_BETA;
+  model->step_ns *= CONTAINED_STEP;
+}
+
+double colli_model_path_factor(const colli_model *model) {
+  return model->containers ? CONTAINED_PATH : 1;
 }
 
 /* Sets the costs of links over which a device moves messages. */

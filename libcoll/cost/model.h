@@ -19,10 +19,11 @@ typedef struct colli_model {
   double alpha_ns;          /* to hand over a message, whatever its size */
   double beta_ns_per_byte;  /* to move a byte over a link, one way */
   double gamma_ns_per_byte; /* to reduce a byte */
-  double step_ns;           /* a rank's own work for each message */
-  double host_step_ns;      /* the same for messages within a host; 0: as much */
-  double core_share;        /* cores / ranks on the fullest machine, at most 1 */
-  double near_alpha_ns;     /* alpha and beta between ranks of one group (shape->group), which */
+  double step_ns;       /* a rank's own work for each step of a schedule; where ranks share cores
+                         * and use sockets, the work of both ends for each message */
+  double host_step_ns;  /* the same for messages within a host; 0: as much */
+  double core_share;    /* cores / ranks on the fullest machine, at most 1 */
+  double near_alpha_ns; /* alpha and beta between ranks of one group (shape->group), which */
   double near_beta_ns_per_byte; /* share memory; the others hold between groups */
   double chunk_share;           /* length of the longest chunk; limited by caches as well as by the
                                  * slots */
@@ -51,6 +52,26 @@ static inline bool colli_model_is_far(double alpha_ns) {
   return alpha_ns >= 5e5;
 }
 
+/* Whether the kernel carries messages. */
+static inline bool colli_model_has_sockets(const colli_model *model) {
+  return model->remote && !model->device;
+}
+
+/* Whether step_ns is the work of both ends of a message: ranks share cores, and each message costs
+ * system calls. */
+static inline bool colli_model_has_shared_steps(const colli_model *model) {
+  return colli_model_has_sockets(model) && model->core_share < 1;
+}
+
+/* The part of alpha in which a core works while ranks share it: over sockets, others work while one
+ * waits for its turn. */
+static inline double colli_model_wait_share(const colli_model *model) {
+  return colli_model_has_shared_steps(model) ? model->core_share : 1;
+}
+
+/* How much longer a critical path takes than its parts. */
+double colli_model_path_factor(const colli_model *model);
+
 /* What a message costs between two ranks of a shape that are alone with it. */
 colli_pair_cost colli_model_pair(const colli_model *model, const colli_shape *shape, int a, int b);
 
@@ -63,6 +84,9 @@ double colli_model_step(const colli_model *model, const colli_shape *shape, int 
  */
 void colli_model_make(const colli_calibration *calibration, colli_link_kind far,
                       colli_link_kind near, int nranks, int cores, colli_model *out);
+
+/* The ranks are in containers of one machine that has too few cores for them. */
+void colli_model_contain(colli_model *model);
 
 /*
  * Sets the costs of links over which a device moves messages: `alpha_ns` and `beta_ns_per_byte` as

@@ -191,6 +191,8 @@ static double slice_effort(const replay *r, int who, const colli_step *step, dou
   const double in = receives ? colli_model_step(r->model, shape, step->peer_recv, who) : 0;
   const double out = sends ? colli_model_step(r->model, shape, who, step->peer_send) : 0;
   const double works = touches ? bytes * r->model->gamma_ns_per_byte : 0;
+  if (colli_model_has_shared_steps(r->model) && (receives || sends))
+    return works + (in + out) / 2;
   return works + (receives || sends ? fmax(in, out) : colli_model_step(r->model, shape, who, who));
 }
 
@@ -283,7 +285,8 @@ static void run_slice(replay *r, event e) {
   if (in) {
     in->frees[in->taken++ % r->slots] = l->at;
     const colli_pair_cost link = link_of(r, step->peer_recv, e.rank);
-    r->work += bytes * link.beta_ns_per_byte + (waited ? link.alpha_ns : 0);
+    r->work += bytes * link.beta_ns_per_byte +
+               (waited ? link.alpha_ns * colli_model_wait_share(r->model) : 0);
     wake_lane(r, l->at, step->peer_recv, step->lane);
   }
   if (out)
@@ -372,7 +375,7 @@ double colli_predict(const colli_sched *const *scheds, int nranks, const colli_p
     result = INFINITY;
   } else if (run_events(&r)) {
     /* With shared cores, the total work divided by the cores is a lower bound. */
-    result = r.last;
+    result = r.last * colli_model_path_factor(model);
     if (model->core_share < 1)
       result = fmax(result, r.work / (nranks * model->core_share));
   }

@@ -317,7 +317,8 @@ coll_status colli_locality_find(const colli_rank_table *table, int rank,
   if (made) {
     out->mate = find_mate(table, rank);
     set_model(table, transports, fullest, corrections, out);
-    out->model.containers = containers;
+    if (containers)
+      colli_model_contain(&out->model);
     const bool apart = has_several_machines(table);
     if (out->ngroups > 1 && !out->model.device && !containers && apart)
       colli_host_links_assume(&out->model);

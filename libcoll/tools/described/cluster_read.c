@@ -116,7 +116,7 @@ static coll_status read_model(reader *r, cluster *c) {
       &m->alpha_ns,   &m->beta_ns_per_byte,      &m->gamma_ns_per_byte,     &m->step_ns,
       &m->core_share, &m->near_alpha_ns,         &m->near_beta_ns_per_byte, &m->chunk_share,
       &m->flight_ns,  &m->host_beta_ns_per_byte, &m->host_step_ns,          &m->host_gap_ns};
-  bool *const flags[] = {&m->device, &m->paired, &m->sites, &m->containers};
+  bool *const flags[] = {&m->device, &m->paired, &m->sites, &m->containers, &m->remote};
   coll_status status = next_line(r, "model");
   bool good = status == COLL_OK;
   for (size_t i = 0; good && i < sizeof(numbers) / sizeof(*numbers); i++)
