@@ -9,10 +9,9 @@
 /* How much more than over the loopback a message costs between containers: it passes two more
  * devices and a bridge, and no yield gives the core to a rank of another. Measured: see
  * docs/decisions/choosing.md. */
-#define CONTAINED_ALPHA 3
-#define CONTAINED_BETA  1.25
-#define CONTAINED_STEP  2
-#define CONTAINED_PATH  1.5
+#define CONTAINED_BETA 1.25
+#define CONTAINED_STEP 1.8
+#define CONTAINED_PATH 1.5
 
 /*
  * The longest chunk where ranks share cores. All data in flight should stay in the cores' caches,
@@ -47,7 +46,6 @@ void colli_model_contain(colli_model *model) {
   model->containers = true;
   if (!colli_model_has_sockets(model))
     return;
-  model->alpha_ns *= CONTAINED_ALPHA;
   model->beta_ns_per_byte *= CONTAINED_BETA;
   model->step_ns *= CONTAINED_STEP;
 }

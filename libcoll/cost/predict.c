@@ -274,7 +274,8 @@ static void run_slice(replay *r, event e) {
     heap_push(r, ready, since, e.rank, e.lane);
     return;
   }
-  bool waited = in && ready > me->busy && l->done == 0 && ready > l->at;
+  const bool waited = in && ready > me->busy && l->done == 0 && ready > l->at;
+  const double wait_share = waited ? colli_model_wait_share(r->model) : 0;
   size_t count =
       colli_partition_range(r->part, colli_step_buf(step), colli_step_chunk(step), l->pass).count;
   size_t part = count - l->done < r->part->slice ? count - l->done : r->part->slice;
@@ -285,8 +286,7 @@ static void run_slice(replay *r, event e) {
   if (in) {
     in->frees[in->taken++ % r->slots] = l->at;
     const colli_pair_cost link = link_of(r, step->peer_recv, e.rank);
-    r->work += bytes * link.beta_ns_per_byte +
-               (waited ? link.alpha_ns * colli_model_wait_share(r->model) : 0);
+    r->work += bytes * link.beta_ns_per_byte + wait_share * link.alpha_ns;
     wake_lane(r, l->at, step->peer_recv, step->lane);
   }
   if (out)

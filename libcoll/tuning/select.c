@@ -12,6 +12,7 @@
 #define CHUNK_BYTES_MIN 8192  /* the smallest chunk that the choice tries */
 #define REFERRED_BYTES  16384 /* shorter messages are never sent by reference */
 #define CHUNK_GAIN      0.97  /* smaller chunks must gain this: formulas miss some costs */
+#define CHUNK_TURNS     0.8   /* the same between containers, where each wait for a turn is long */
 #define REHEARSE_RANKS  16    /* more ranks take long, and the choices differ little */
 #define REHEARSE_WITHIN 3     /* times the best predicted time: worth a rehearsal */
 
@@ -70,6 +71,7 @@ static void best_chunk(const colli_algo *algo, const colli_shape *shape, size_t 
    * become too short to be sent by reference. */
   bool short_slices = shape->nranks == 2 && limits->slice_bytes < REFERRED_BYTES;
   size_t least = short_slices ? 4 * REFERRED_BYTES : CHUNK_BYTES_MIN;
+  const double gain = model->containers ? CHUNK_TURNS : CHUNK_GAIN;
   *best = (colli_choice){.algo = algo};
   colli_partition last = {0};
   for (bool first = true;; first = false) {
@@ -81,7 +83,7 @@ static void best_chunk(const colli_algo *algo, const colli_shape *shape, size_t 
     last = tried.partition;
     if (!known)
       tried.predicted_ns = colli_choice_formula(&tried, shape, elem_bytes, model);
-    if (first || (!known && tried.predicted_ns < CHUNK_GAIN * best->predicted_ns))
+    if (first || (!known && tried.predicted_ns < gain * best->predicted_ns))
       *best = tried;
     if (!known && !isfinite(tried.predicted_ns)) { /* memory ran out */
       best->predicted_ns = INFINITY;

@@ -6,6 +6,7 @@ import time
 HOPELESS_RATIO = 20    # a peer that takes so many times libcoll's time
 HOPELESS_US = 2000     # and so long is not measured again
 ROUNDS_AT_LEAST = 3    # before a budget ends the run
+WARM_UPS = 3           # of the first size between hosts: kernels need some 0.3 s to spread ranks over the processors
 
 
 class Samples:
@@ -52,7 +53,7 @@ def is_hopeless(samples, library, key):
             and theirs > HOPELESS_US and theirs > HOPELESS_RATIO * ours)
 
 
-def run_operation(options, found, samples, ranks, operation, number):
+def run_operation(options, found, samples, ranks, operation, number, warm_ups):
     """Runs all libraries, starting with a different one in each round."""
     sizes = sizes_of(options, ranks, operation)
     samples.handover[ranks, operation, number] = found.handover()
@@ -62,7 +63,7 @@ def run_operation(options, found, samples, ranks, operation, number):
                   or not is_hopeless(samples, library, (ranks, operation, s))]
         if not wanted or not library.takes(operation, ranks):
             continue
-        times, why = library.run(operation, ranks, wanted)
+        times, why = library.run(operation, ranks, wanted[:1] * warm_ups + wanted)  # the last time counts
         for series, size, us in times:
             samples.put((ranks, operation, size), series, number, us)
         if why:
@@ -83,7 +84,7 @@ def measure(options, found, places=None):
             break
         for ranks in options.ranks:
             for operation in options.ops:
-                run_operation(options, found, samples, ranks, operation, number)
+                run_operation(options, found, samples, ranks, operation, number, WARM_UPS if places else 0)
         samples.rounds = number + 1
         took = time.monotonic() - before
         longest = max(longest if number > 1 else 0, took)  # the first one has the hopeless cells
