@@ -183,6 +183,11 @@ static void transmit_message(replay *r, int who, const colli_step *step, wire *o
   wake_lane(r, arrives, step->peer_send, step->lane);
 }
 
+/* The work of a wait for a message. */
+static double wait_effort(const colli_model *model, colli_pair_cost link) {
+  return link.alpha_ns * colli_model_wait_share(model);
+}
+
 /* The time that a rank works on a slice. */
 static double slice_effort(const replay *r, int who, const colli_step *step, double bytes) {
   const bool receives = step->bits & COLLI_RECV, sends = step->bits & COLLI_SEND;
@@ -275,7 +280,6 @@ static void run_slice(replay *r, event e) {
     return;
   }
   const bool waited = in && ready > me->busy && l->done == 0 && ready > l->at;
-  const double wait_share = waited ? colli_model_wait_share(r->model) : 0;
   size_t count =
       colli_partition_range(r->part, colli_step_buf(step), colli_step_chunk(step), l->pass).count;
   size_t part = count - l->done < r->part->slice ? count - l->done : r->part->slice;
@@ -286,7 +290,7 @@ static void run_slice(replay *r, event e) {
   if (in) {
     in->frees[in->taken++ % r->slots] = l->at;
     const colli_pair_cost link = link_of(r, step->peer_recv, e.rank);
-    r->work += bytes * link.beta_ns_per_byte + wait_share * link.alpha_ns;
+    r->work += bytes * link.beta_ns_per_byte + waited * wait_effort(r->model, link);
     wake_lane(r, l->at, step->peer_recv, step->lane);
   }
   if (out)
