@@ -77,6 +77,8 @@ static colli_model near_model(const colli_model *model, const colli_shape *shape
   }
   if (model->host_step_ns > 0)
     near.step_ns = model->host_step_ns;
+  if (!model->near_remote)
+    near.turn_share = 0;
   return near;
 }
 
@@ -325,6 +327,7 @@ static double sum_parts(const colli_hier *hier, const colli_shape *shape, colli_
   double cost = it.hier->trees                   ? trees_cost(&it, partition)
                 : shape->coll == COLLI_ALLREDUCE ? two_way_cost(&it, partition)
                                                  : one_way_cost(&it, shape->root, partition);
+  cost *= colli_model_path_factor(model);
   if (model->core_share < 1)
     cost = larger(cost, work_cost(&it, partition) / model->core_share);
   return cost;

@@ -10,7 +10,8 @@ typedef struct colli_link_costs {
   double alpha_ns;          /* to hand over a message, whatever its size */
   double beta_ns_per_byte;  /* to move a byte over a link, one way */
   double gamma_ns_per_byte; /* to reduce a byte */
-  double step_ns;           /* a rank's own work for each message */
+  double step_ns;           /* a rank's own work for each message; where ranks share cores and use
+                             * sockets, that of both ends */
 } colli_link_costs;
 
 typedef enum colli_link_kind { COLLI_LINK_SHM, COLLI_LINK_TCP, COLLI_LINK_KINDS } colli_link_kind;

@@ -35,23 +35,21 @@ void colli_model_make(const colli_calibration *calibration, colli_link_kind far,
                        .host_step_ns = all[near].step_ns,
                        .core_share = core_share,
                        .remote = far != COLLI_LINK_SHM,
+                       .near_remote = near != COLLI_LINK_SHM,
+                       .turn_share = crowded && far != COLLI_LINK_SHM ? core_share : 0,
                        .chunk_share = chunk_share(far, core_share),
                        .near_alpha_ns = all[near].alpha_ns,
                        .near_beta_ns_per_byte = all[near].beta_ns_per_byte,
                        .flight_ns = calibration->apart[far].alpha_ns};
 }
 
-/* Sets what messages cost between containers that share cores. */
-void colli_model_contain(colli_model *model) {
-  model->containers = true;
-  if (!colli_model_has_sockets(model))
+/* Sets the costs of sockets between containers. */
+void colli_model_set_containers(colli_model *model) {
+  if (!colli_model_has_shared_steps(model))
     return;
   model->beta_ns_per_byte *= CONTAINED_BETA;
   model->step_ns *= CONTAINED_STEP;
-}
-
-double colli_model_path_factor(const colli_model *model) {
-  return model->containers ? CONTAINED_PATH : 1;
+  model->path_factor = CONTAINED_PATH;
 }
 
 /* Sets the costs of links over which a device moves messages. */
@@ -62,6 +60,7 @@ void colli_model_device(colli_model *model, const colli_calibration *calibration
       crowded ? &calibration->crowded[COLLI_LINK_SHM] : &calibration->apart[COLLI_LINK_SHM];
   model->device = true;
   model->remote = true;
+  model->turn_share = 0;
   model->alpha_ns = alpha_ns + (crowded ? cores->alpha_ns : 0); /* the receiver must be run */
   model->beta_ns_per_byte = beta_ns_per_byte;
   model->gamma_ns_per_byte = cores->gamma_ns_per_byte;
@@ -89,4 +88,9 @@ colli_pair_cost colli_model_pair(const colli_model *model, const colli_shape *sh
 double colli_model_step(const colli_model *model, const colli_shape *shape, int a, int b) {
   const int32_t *host = model->host_step_ns > 0 ? colli_shape_hosts(shape) : NULL;
   return host && host[a] == host[b] ? model->host_step_ns : model->step_ns;
+}
+
+double colli_model_turns(const colli_model *model, const colli_shape *shape, int a, int b) {
+  const int32_t *host = model->near_remote ? NULL : colli_shape_hosts(shape);
+  return host && host[a] == host[b] ? 0 : model->turn_share;
 }

@@ -30,12 +30,17 @@ typedef struct colli_model {
   double flight_ns;             /* alpha between ranks that have a core each: the flight time of a
                                  * message */
   bool device;                  /* a device moves messages, not the ranks' cores */
-  bool remote;     /* sockets or a device carry messages, not memory that ranks share */
-  bool containers; /* hosts of one machine share too few cores */
-  bool paired;     /* all ranks 2i and 2i + 1 share a core and memory */
-  bool sites;      /* groups are sites */
+  bool remote;      /* sockets or a device carry messages, not memory that ranks share */
+  bool near_remote; /* also those within a host */
+  bool containers;  /* hosts of one machine share too few cores */
+  bool paired;      /* all ranks 2i and 2i + 1 share a core and memory */
+  bool sites;       /* groups are sites */
   const colli_correction
-      *corrections;             /* indexed by algorithm id; NULL: none. Not owned by the model */
+      *corrections;   /* indexed by algorithm id; NULL: none. Not owned by the model */
+  double turn_share;  /* where ranks share cores and use sockets, as core_share: while one waits for
+                       * its  turn, others work, and step_ns is the work of both ends of a message,
+                       * because  each costs system calls. 0: not so */
+  double path_factor; /* how much longer a critical path takes than its parts; 0: as long */
   double host_beta_ns_per_byte; /* to move a byte over the slowest host's link to the network, which
                                  * its ranks share; 0: each rank has a link of its own */
   double core_beta_ns_per_byte; /* what a core does for a byte, if beta is longer as links are
@@ -52,31 +57,29 @@ static inline bool colli_model_is_far(double alpha_ns) {
   return alpha_ns >= 5e5;
 }
 
-/* Whether the kernel carries messages. */
-static inline bool colli_model_has_sockets(const colli_model *model) {
-  return model->remote && !model->device;
-}
-
-/* Whether step_ns is the work of both ends of a message: ranks share cores, and each message costs
- * system calls. */
+/* Whether step_ns is the work of both ends of a message. */
 static inline bool colli_model_has_shared_steps(const colli_model *model) {
-  return colli_model_has_sockets(model) && model->core_share < 1;
+  return model->turn_share > 0;
 }
 
-/* The part of alpha in which a core works while ranks share it: over sockets, others work while one
- * waits for its turn. */
+/* The part of alpha that is work of a core. */
 static inline double colli_model_wait_share(const colli_model *model) {
-  return colli_model_has_shared_steps(model) ? model->core_share : 1;
+  return model->turn_share > 0 ? model->turn_share : 1;
 }
 
 /* How much longer a critical path takes than its parts. */
-double colli_model_path_factor(const colli_model *model);
+static inline double colli_model_path_factor(const colli_model *model) {
+  return model->path_factor > 0 ? model->path_factor : 1;
+}
 
 /* What a message costs between two ranks of a shape that are alone with it. */
 colli_pair_cost colli_model_pair(const colli_model *model, const colli_shape *shape, int a, int b);
 
-/* A rank's own work for a message between two ranks. */
+/* A rank's own work for a message between two ranks; of both, where turn_share holds for them. */
 double colli_model_step(const colli_model *model, const colli_shape *shape, int a, int b);
+
+/* turn_share of a message between two ranks. */
+double colli_model_turns(const colli_model *model, const colli_shape *shape, int a, int b);
 
 /*
  * The model of nranks ranks on `cores` cores (0: as many as ranks) whose slowest links are `far`,
@@ -85,8 +88,9 @@ double colli_model_step(const colli_model *model, const colli_shape *shape, int 
 void colli_model_make(const colli_calibration *calibration, colli_link_kind far,
                       colli_link_kind near, int nranks, int cores, colli_model *out);
 
-/* The ranks are in containers of one machine that has too few cores for them. */
-void colli_model_contain(colli_model *model);
+/* Sets the costs of sockets between containers of one machine that has too few cores; those of
+ * devices stay. */
+void colli_model_set_containers(colli_model *model);
 
 /*
  * Sets the costs of links over which a device moves messages: `alpha_ns` and `beta_ns_per_byte` as

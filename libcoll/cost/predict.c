@@ -1,11 +1,12 @@
 /*
  * predict.c: replays the schedules of all ranks as events.
  *
- * A rank does one thing at a time: a slice of a step takes step_ns and, if it is reduced or copied
- * locally, gamma per byte. A rank has one outgoing port: a message occupies it for beta per byte
- * and arrives alpha later. Near alpha and beta hold inside a group of ranks, the far ones between
- * groups or without groups. A message between hosts also occupies the link out of one host and the
- * link into the other, which their ranks share. A sender continues at once as long as the
+ * A rank does one thing at a time: a slice of a step takes step_ns (half of it is its own work
+ * where colli_model_turns() holds, which counts where cores are shared) and, if it is reduced or
+ * copied locally, gamma per byte. A rank has one outgoing port: a message occupies it for beta per
+ * byte and arrives alpha later. Near alpha and beta hold inside a group of ranks, the far ones
+ * between groups or without groups. A message between hosts also occupies the link out of one host
+ * and the link into the other, which their ranks share. A sender continues at once as long as the
  * connection has free slots; a slot is free again when its slice has been handled.
  */
 #include <math.h>
@@ -183,22 +184,31 @@ static void transmit_message(replay *r, int who, const colli_step *step, wire *o
   wake_lane(r, arrives, step->peer_send, step->lane);
 }
 
-/* The work of a wait for a message. */
-static double wait_effort(const colli_model *model, colli_pair_cost link) {
-  return link.alpha_ns * colli_model_wait_share(model);
+/* The part of a rank's step that is its own work, not that of the other end of its message. */
+static double own_part(const replay *r, int who, int peer) {
+  return colli_model_turns(r->model, &r->scheds[0]->shape, who, peer) > 0 ? 0.5 : 1;
 }
 
-/* The time that a rank works on a slice. */
-static double slice_effort(const replay *r, int who, const colli_step *step, double bytes) {
+/* The time that a slice takes a rank. Counts its work. */
+static double slice_effort(replay *r, int who, const colli_step *step, double bytes) {
   const bool receives = step->bits & COLLI_RECV, sends = step->bits & COLLI_SEND;
   const bool touches = (step->bits & COLLI_FOLD) || !(receives || sends);
   const colli_shape *shape = &r->scheds[0]->shape;
   const double in = receives ? colli_model_step(r->model, shape, step->peer_recv, who) : 0;
   const double out = sends ? colli_model_step(r->model, shape, who, step->peer_send) : 0;
-  const double works = touches ? bytes * r->model->gamma_ns_per_byte : 0;
-  if (colli_model_has_shared_steps(r->model) && (receives || sends))
-    return works + (in + out) / 2;
-  return works + (receives || sends ? fmax(in, out) : colli_model_step(r->model, shape, who, who));
+  const double alone = receives || sends ? 0 : colli_model_step(r->model, shape, who, who);
+  const double touched = touches ? bytes * r->model->gamma_ns_per_byte : 0;
+  const double own = fmax(in, out);
+  const double halves = (receives ? in * own_part(r, who, step->peer_recv) : 0) +
+                        (sends ? out * own_part(r, who, step->peer_send) : 0);
+  r->work += touched + alone + fmin(own, halves);
+  return touched + alone + own;
+}
+
+/* The work of a wait for a message. */
+static double wait_effort(const replay *r, int who, int peer, double alpha_ns) {
+  const double turns = colli_model_turns(r->model, &r->scheds[0]->shape, who, peer);
+  return alpha_ns * (turns > 0 ? turns : 1);
 }
 
 /* Whether a lane's step is done, or has nothing to do. */
@@ -286,11 +296,11 @@ static void run_slice(replay *r, event e) {
   double bytes = (double)part * r->elem_bytes, takes = slice_effort(r, e.rank, step, bytes);
   l->at = me->busy = ready + takes;
   r->last = fmax(r->last, l->at);
-  r->work += takes;
   if (in) {
     in->frees[in->taken++ % r->slots] = l->at;
     const colli_pair_cost link = link_of(r, step->peer_recv, e.rank);
-    r->work += bytes * link.beta_ns_per_byte + waited * wait_effort(r->model, link);
+    r->work += bytes * link.beta_ns_per_byte +
+               (waited ? wait_effort(r, e.rank, step->peer_recv, link.alpha_ns) : 0);
     wake_lane(r, l->at, step->peer_recv, step->lane);
   }
   if (out)

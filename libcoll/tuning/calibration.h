@@ -8,7 +8,7 @@
 #include "libcoll/base/log.h"
 #include "libcoll/cost/corrections.h"
 
-#define COLLI_CALIBRATION_VERSION 3
+#define COLLI_CALIBRATION_VERSION 4
 
 /* Says where a calibration's numbers come from; "" for typical costs. */
 typedef struct colli_calibration_origin {

@@ -317,11 +317,12 @@ coll_status colli_locality_find(const colli_rank_table *table, int rank,
   if (made) {
     out->mate = find_mate(table, rank);
     set_model(table, transports, fullest, corrections, out);
-    if (containers)
-      colli_model_contain(&out->model);
+    out->model.containers = containers;
     const bool apart = has_several_machines(table);
     if (out->ngroups > 1 && !out->model.device && !containers && apart)
       colli_host_links_assume(&out->model);
+    if (containers && !apart)
+      colli_model_set_containers(&out->model);
     made = colli_link_speed_apply(table, apart, out);
   }
   coll_status status;

@@ -9,12 +9,12 @@
 #include "libcoll/cost/rehearse.h"
 #include "libcoll/sched/check.h"
 
-#define CHUNK_BYTES_MIN 8192  /* the smallest chunk that the choice tries */
-#define REFERRED_BYTES  16384 /* shorter messages are never sent by reference */
-#define CHUNK_GAIN      0.97  /* smaller chunks must gain this: formulas miss some costs */
-#define CHUNK_TURNS     0.8   /* the same between containers, where each wait for a turn is long */
-#define REHEARSE_RANKS  16    /* more ranks take long, and the choices differ little */
-#define REHEARSE_WITHIN 3     /* times the best predicted time: worth a rehearsal */
+#define CHUNK_BYTES_MIN  8192  /* the smallest chunk that the choice tries */
+#define REFERRED_BYTES   16384 /* shorter messages are never sent by reference */
+#define CHUNK_GAIN       0.97  /* smaller chunks must gain this: formulas miss some costs */
+#define CHUNK_GAIN_TURNS 0.8   /* the same between containers, where each wait for a turn is long */
+#define REHEARSE_RANKS   16    /* more ranks take long, and the choices differ little */
+#define REHEARSE_WITHIN  3     /* times the best predicted time: worth a rehearsal */
 
 /* Whether two ranks send each other equal messages at the same time. Then both have sent before
  * either reads, so slices, which would let one begin earlier, only cost time. */
@@ -71,7 +71,7 @@ static void best_chunk(const colli_algo *algo, const colli_shape *shape, size_t 
    * become too short to be sent by reference. */
   bool short_slices = shape->nranks == 2 && limits->slice_bytes < REFERRED_BYTES;
   size_t least = short_slices ? 4 * REFERRED_BYTES : CHUNK_BYTES_MIN;
-  const double gain = model->containers ? CHUNK_TURNS : CHUNK_GAIN;
+  const double gain = colli_model_path_factor(model) > 1 ? CHUNK_GAIN_TURNS : CHUNK_GAIN;
   *best = (colli_choice){.algo = algo};
   colli_partition last = {0};
   for (bool first = true;; first = false) {

@@ -17,7 +17,7 @@ static inline double now_s(void) {
 
 /* Ends the program because a system call failed. */
 static inline void die(const char *what) {
-  fprintf(stderr, "limits: %s: %s\n", what, strerror(errno));
+  fprintf(stderr, "%s: %s: %s\n", program_invocation_short_name, what, strerror(errno));
   exit(1);
 }
 

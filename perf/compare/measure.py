@@ -75,6 +75,7 @@ def measure(options, found, places=None):
     samples = Samples()
     start = time.monotonic()
     longest = 0
+    warm_ups = WARM_UPS if places and not places.shape.tc_rate and not places.shape.line else 0
     for number in range(options.rounds):
         before = time.monotonic()
         if places:
@@ -84,7 +85,7 @@ def measure(options, found, places=None):
             break
         for ranks in options.ranks:
             for operation in options.ops:
-                run_operation(options, found, samples, ranks, operation, number, WARM_UPS if places else 0)
+                run_operation(options, found, samples, ranks, operation, number, warm_ups)
         samples.rounds = number + 1
         took = time.monotonic() - before
         longest = max(longest if number > 1 else 0, took)  # the first one has the hopeless cells

@@ -75,8 +75,10 @@ static inline bool pull(move *v, char *piece) {
   const ssize_t got = recv(v->from, into, room < v->in_left ? room : v->in_left, MSG_DONTWAIT);
   if (got < 0 && errno == EAGAIN)
     return false;
+  if (got == 0)
+    errno = ECONNRESET;
   if (got <= 0)
-    die(got < 0 ? "recv" : "recv: the peer has ended");
+    die("recv");
   v->in_left -= (size_t)got;
   if (v->in)
     v->in += got;
@@ -119,8 +121,9 @@ static inline void run_moves(mesh *m, move *moves, int count) {
       sleep_until_ready(moves, count);
     else if (m->wait == YIELDS)
       sched_yield();
+    errno = ETIMEDOUT;
     if (looks % 4096 == 0 && idle_since > 0 && now_s() > idle_since + DEADLINE_S)
-      die("nothing came");
+      die("recv");
     if (idle_since == 0)
       idle_since = now_s();
   }
@@ -156,6 +159,7 @@ static inline void answer(mesh *m, int listener) {
 static inline void mesh_connect(mesh *m, int rank, char *addresses, int port) {
   struct sockaddr_in at[MOST_RANKS];
   char *rest = NULL;
+  errno = EINVAL;
   *m = (mesh){.rank = rank, .wait = YIELDS};
   for (char *next = strtok_r(addresses, ",", &rest); next; next = strtok_r(NULL, ",", &rest)) {
     struct sockaddr_in to = {.sin_family = AF_INET,
@@ -166,7 +170,7 @@ static inline void mesh_connect(mesh *m, int rank, char *addresses, int port) {
   }
   m->pieces = malloc((size_t)m->nranks * PIECE_BYTES);
   if (rank < 0 || rank >= m->nranks || m->nranks < 2 || !m->pieces)
-    die("a rank among its addresses");
+    die("a rank and the addresses of all");
   const int listener = socket(AF_INET, SOCK_STREAM, 0), one = 1;
   if (listener < 0 || setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)) != 0 ||
       bind(listener, (struct sockaddr *)&at[rank], sizeof(at[0])) != 0 ||

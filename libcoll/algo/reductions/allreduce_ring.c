@@ -76,8 +76,8 @@ const colli_algo colli_allreduce_ring = {
     .orders = COLLI_GIVES_ANY,
     .pipelined = false,
     .ranks_min = 3,    /* two ranks exchange as many bytes in one round with recdbl ... */
-    .ranks_remote = 2, /* ... but reduce twice as many, which costs less where they read each
-                        * other's memory than one more round */
+    .ranks_remote = 2, /* ... but reduce twice as many, which costs less than one more round where
+                        * ranks share memory */
     .reach = COLLI_REACH_RING,
     .nchunks = ring_nchunks,
     .emit = ring_emit,

@@ -112,11 +112,22 @@ static bool is_share(double number) {
 /* Reads what messages cost. */
 static coll_status read_model(reader *r, cluster *c) {
   colli_model *m = &c->model;
-  double *const numbers[] = {
-      &m->alpha_ns,   &m->beta_ns_per_byte,      &m->gamma_ns_per_byte,     &m->step_ns,
-      &m->core_share, &m->near_alpha_ns,         &m->near_beta_ns_per_byte, &m->chunk_share,
-      &m->flight_ns,  &m->host_beta_ns_per_byte, &m->host_step_ns,          &m->host_gap_ns};
-  bool *const flags[] = {&m->device, &m->paired, &m->sites, &m->containers, &m->remote};
+  double *const numbers[] = {&m->alpha_ns,
+                             &m->beta_ns_per_byte,
+                             &m->gamma_ns_per_byte,
+                             &m->step_ns,
+                             &m->core_share,
+                             &m->near_alpha_ns,
+                             &m->near_beta_ns_per_byte,
+                             &m->chunk_share,
+                             &m->flight_ns,
+                             &m->host_beta_ns_per_byte,
+                             &m->host_step_ns,
+                             &m->host_gap_ns,
+                             &m->turn_share,
+                             &m->path_factor};
+  bool *const flags[] = {&m->device,     &m->paired, &m->sites,
+                         &m->containers, &m->remote, &m->near_remote};
   coll_status status = next_line(r, "model");
   bool good = status == COLL_OK;
   for (size_t i = 0; good && i < sizeof(numbers) / sizeof(*numbers); i++)

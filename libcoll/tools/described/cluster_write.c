@@ -36,15 +36,28 @@ static void write_costs(const cluster *c, FILE *out) {
       "# alpha (ns) and beta (ns a byte) between groups, gamma (ns a byte reduced), ns of a step, "
       "cores of a\n# rank, alpha and beta within the nearest groups, share of the longest chunk, "
       "flight (ns), beta of a\n# host's link, which its ranks share (0: they do not), ns of a step "
-      "within a host; device, paired, sites,\n# containers, remote\n",
+      "within a host, gap (ns), share of\n# turns, factor of paths; device, paired, sites, "
+      "containers, remote, the same within hosts\n",
       out);
-  fprintf(out,
-          "model %.17g %.17g %.17g %.17g %.17g %.17g %.17g %.17g %.17g %.17g %.17g %.17g %d %d %d "
-          "%d %d\n",
-          m->alpha_ns, m->beta_ns_per_byte, m->gamma_ns_per_byte, m->step_ns, m->core_share,
-          m->near_alpha_ns, m->near_beta_ns_per_byte, m->chunk_share, m->flight_ns,
-          m->host_beta_ns_per_byte, m->host_step_ns, m->host_gap_ns, m->device, m->paired, m->sites,
-          m->containers, m->remote);
+  const double numbers[] = {m->alpha_ns,
+                            m->beta_ns_per_byte,
+                            m->gamma_ns_per_byte,
+                            m->step_ns,
+                            m->core_share,
+                            m->near_alpha_ns,
+                            m->near_beta_ns_per_byte,
+                            m->chunk_share,
+                            m->flight_ns,
+                            m->host_beta_ns_per_byte,
+                            m->host_step_ns,
+                            m->host_gap_ns,
+                            m->turn_share,
+                            m->path_factor};
+  fputs("model", out);
+  for (size_t i = 0; i < sizeof(numbers) / sizeof(*numbers); i++)
+    fprintf(out, " %.17g", numbers[i]);
+  fprintf(out, " %d %d %d %d %d %d\n", m->device, m->paired, m->sites, m->containers, m->remote,
+          m->near_remote);
   fprintf(out, "# slots, bytes of one; of a chunk; of the shortest slice\nslots %u %zu %zu %zu\n",
           c->limits.slot_count, c->limits.slot_bytes, c->limits.chunk_bytes, c->limits.slice_bytes);
 }
