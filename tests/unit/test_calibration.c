@@ -83,8 +83,8 @@ Test(calibration, malformed_files_are_refused) {
   static const struct {
     const char *from, *to, *says;
   } cases[] = {
-      {"version = 3", "version = 2", "version is 2"},
-      {"version = 3\n", "", "version is 0"},
+      {"version = 4", "version = 2", "version is 2"},
+      {"version = 4\n", "", "version is 0"},
       {"shm.apart.alpha_ns", "shm.apart.alfa_ns", "line 6 is malformed"},
       {"shm.apart.alpha_ns = 0.000001\n", "", "shm.apart.alpha_ns is missing"},
       {"tcp.crowded.step_ns = 22.5", "tcp.crowded.step_ns = fast", "line 21 is malformed"},
@@ -114,7 +114,7 @@ Test(calibration, malformed_files_are_refused) {
     colli_calibration_default(&typical);
     cr_assert_eq(memcmp(&have, &typical, sizeof(have)), 0);
   }
-  change_file("version = 3", "# a remark\n\n \t version=3 ");
+  change_file("version = 4", "# a remark\n\n \t version=3 ");
   colli_calibration have;
   char why[128];
   cr_assert(colli_calibration_read(path, &have, NULL, NULL, why, sizeof(why)), "%s", why);
