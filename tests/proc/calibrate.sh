@@ -27,7 +27,7 @@ for line in "shm  *\(apart\|crowded\)  *[0-9.]*  *[0-9.]* " "shm  *crowded" "tcp
 done
 file=$out/cache/libcoll/calibration
 [ "$(grep -c '^\(shm\|tcp\)\.\(apart\|crowded\)\.[a-z_]* = [0-9.]*$' "$file")" = 16 ] &&
-  grep -qx 'version = 3' "$file" && grep -qx "host = $(hostname)" "$file" ||
+  grep -qx 'version = 4' "$file" && grep -qx "host = $(hostname)" "$file" ||
   { echo "FAILED: what is in the file"; cat "$file"; failed=1; }
 expect 0 "measured on $(hostname) with" "$explain" allreduce -n 2 -b 4
 COLL_CALIBRATION=none expect 0 "typical costs" "$explain" allreduce -n 2 -b 4

@@ -114,7 +114,7 @@ Test(calibration, malformed_files_are_refused) {
     colli_calibration_default(&typical);
     cr_assert_eq(memcmp(&have, &typical, sizeof(have)), 0);
   }
-  change_file("version = 4", "# a remark\n\n \t version=3 ");
+  change_file("version = 4", "# a remark\n\n \t version=4 ");
   colli_calibration have;
   char why[128];
   cr_assert(colli_calibration_read(path, &have, NULL, NULL, why, sizeof(why)), "%s", why);
