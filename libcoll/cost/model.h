@@ -38,8 +38,8 @@ typedef struct colli_model {
   const colli_correction
       *corrections;   /* indexed by algorithm id; NULL: none. Not owned by the model */
   double turn_share;  /* where ranks share cores and use sockets, as core_share: while one waits for
-                       * its  turn, others work, and step_ns is the work of both ends of a message,
-                       * because  each costs system calls. 0: not so */
+                       * its turn, others work, and step_ns is the work of both ends of a message,
+                       * because each costs system calls. 0: not so */
   double path_factor; /* how much longer a critical path takes than its parts; 0: as long */
   double host_beta_ns_per_byte; /* to move a byte over the slowest host's link to the network, which
                                  * its ranks share; 0: each rank has a link of its own */

@@ -40,6 +40,12 @@ typedef struct move {
   size_t kept; /* bytes of a broken float in the move's piece */
 } move;
 
+/* Ends the program because of an error that no system call has reported. */
+static inline void die_of(int error, const char *what) {
+  errno = error;
+  die(what);
+}
+
 /* Adds whole floats of what has come, and keeps the rest. */
 static inline void add_piece(move *v, char *piece, size_t bytes) {
   const size_t floats = bytes / sizeof(float);
@@ -75,10 +81,8 @@ static inline bool pull(move *v, char *piece) {
   const ssize_t got = recv(v->from, into, room < v->in_left ? room : v->in_left, MSG_DONTWAIT);
   if (got < 0 && errno == EAGAIN)
     return false;
-  if (got == 0)
-    errno = ECONNRESET;
   if (got <= 0)
-    die("recv");
+    die_of(got == 0 ? ECONNRESET : errno, "recv");
   v->in_left -= (size_t)got;
   if (v->in)
     v->in += got;
@@ -97,8 +101,9 @@ static inline void sleep_until_ready(const move *moves, int count) {
     if (moves[i].in_left > 0)
       fds[n++] = (struct pollfd){.fd = moves[i].from, .events = POLLIN};
   }
-  if (poll(fds, (nfds_t)n, DEADLINE_S * 1000) <= 0)
-    die("poll");
+  const int ready = poll(fds, (nfds_t)n, DEADLINE_S * 1000);
+  if (ready <= 0)
+    die_of(ready == 0 ? ETIMEDOUT : errno, "poll");
 }
 
 /* Does some moves at once, up to their ends. */
@@ -121,9 +126,8 @@ static inline void run_moves(mesh *m, move *moves, int count) {
       sleep_until_ready(moves, count);
     else if (m->wait == YIELDS)
       sched_yield();
-    errno = ETIMEDOUT;
     if (looks % 4096 == 0 && idle_since > 0 && now_s() > idle_since + DEADLINE_S)
-      die("recv");
+      die_of(ETIMEDOUT, "recv");
     if (idle_since == 0)
       idle_since = now_s();
   }
@@ -159,18 +163,17 @@ static inline void answer(mesh *m, int listener) {
 static inline void mesh_connect(mesh *m, int rank, char *addresses, int port) {
   struct sockaddr_in at[MOST_RANKS];
   char *rest = NULL;
-  errno = EINVAL;
   *m = (mesh){.rank = rank, .wait = YIELDS};
   for (char *next = strtok_r(addresses, ",", &rest); next; next = strtok_r(NULL, ",", &rest)) {
     struct sockaddr_in to = {.sin_family = AF_INET,
                              .sin_port = htons((uint16_t)(port + m->nranks))};
     if (inet_pton(AF_INET, next, &to.sin_addr) != 1 || m->nranks == MOST_RANKS)
-      die(next);
+      die_of(EINVAL, next);
     at[m->nranks++] = to;
   }
   m->pieces = malloc((size_t)m->nranks * PIECE_BYTES);
   if (rank < 0 || rank >= m->nranks || m->nranks < 2 || !m->pieces)
-    die("a rank and the addresses of all");
+    die_of(m->pieces ? EINVAL : ENOMEM, "a rank and the addresses of all");
   const int listener = socket(AF_INET, SOCK_STREAM, 0), one = 1;
   if (listener < 0 || setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)) != 0 ||
       bind(listener, (struct sockaddr *)&at[rank], sizeof(at[0])) != 0 ||

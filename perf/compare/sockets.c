@@ -23,6 +23,7 @@ typedef struct program {
   mesh mesh;
   peer_library library;
   algorithm how;
+  size_t tried; /* floats for which how and mesh.wait are the fastest; 0: nothing was tried */
   float *spare; /* as long as the vector */
 } program;
 
@@ -179,21 +180,15 @@ static double try_setting(const peer_library *library, peer_cell *cell) {
 }
 
 /* Finds the fastest setting for a size; all ranks see the same times. */
-static void open_cell(const peer_cell *given, void *context) {
-  static const char *const hows[] = {"doubling", "halving", "ring", "direct"}, *const waits[] = {
-                                                                                   "spins",
-                                                                                   "yields",
-                                                                                   "sleeps"};
-  program *p = context;
-  peer_cell cell = *given; /* the time of these tries does not count */
+static void try_all(program *p, peer_cell cell) {
   const bool pairs = (cell.nranks & (cell.nranks - 1)) == 0;
+  const bool crowded = cell.nranks > sysconf(_SC_NPROCESSORS_ONLN);
   double least = 0;
   int best = 0;
   free(p->spare);
   p->spare = malloc((cell.count + MOST_RANKS) * sizeof(float));
   if (!p->spare)
     die("malloc");
-  const bool crowded = cell.nranks > sysconf(_SC_NPROCESSORS_ONLN);
   for (int setting = pairs ? 0 : RING * WAITS; setting < ALGORITHMS * WAITS; setting++) {
     p->how = (algorithm)(setting / WAITS);
     p->mesh.wait = (wait_kind)(setting % WAITS);
@@ -207,8 +202,18 @@ static void open_cell(const peer_cell *given, void *context) {
   }
   p->how = (algorithm)(best / WAITS);
   p->mesh.wait = (wait_kind)(best % WAITS);
-  if (cell.rank == 0)
-    printf("setting %zu %s, %s\n", cell.count * sizeof(float), hows[p->how], waits[p->mesh.wait]);
+  p->tried = cell.count;
+}
+
+/* Prepares for a size. The time of the tries does not count. */
+static void open_cell(const peer_cell *cell, void *context) {
+  static const char *const hows[] = {"doubling", "halving", "ring", "direct"};
+  static const char *const waits[] = {"spins", "yields", "sleeps"};
+  program *p = context;
+  if (p->tried != cell->count)
+    try_all(p, *cell);
+  if (cell->rank == 0)
+    printf("setting %zu %s, %s\n", cell->count * sizeof(float), hows[p->how], waits[p->mesh.wait]);
 }
 
 static const char *lacks(peer_what what, void *context) {
