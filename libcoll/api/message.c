@@ -14,6 +14,7 @@
 #include "libcoll/p2p/p2p_at_once.h"
 #include "libcoll/p2p/p2p_tag.h"
 #include "libcoll/progress/enter.h"
+#include "libcoll/progress/handover.h"
 #include "libcoll/progress/poll.h"
 #include "libcoll/run/p2p_call.h"
 #include "libcoll/run/run.h"
@@ -171,7 +172,7 @@ static inline coll_request *post_recv(coll_comm *comm, const colli_p2p_wanted *w
 
 /* Whether a blocking receive may look for its message for a moment, with nothing else to do. */
 static inline bool may_spin(const coll_comm *comm) {
-  return !is_busy(comm) && !comm->watch.crowded && !comm->world.pause &&
+  return !is_busy(comm) && !colli_handover_due(&comm->watch) && !comm->world.pause &&
          (!comm->entry.locked || comm->family->inside == 1);
 }
 

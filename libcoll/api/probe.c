@@ -5,6 +5,7 @@
 #include "libcoll/comm/pool.h"
 #include "libcoll/p2p/p2p_tag.h"
 #include "libcoll/progress/enter.h"
+#include "libcoll/progress/handover.h"
 #include "libcoll/progress/wait.h"
 #include "libcoll/run/gpu_call.h"
 #include "libcoll/run/gpu_stage.h"
@@ -39,7 +40,7 @@ static colli_p2p_kept *look_once(coll_comm *comm, int peer, int tag) {
   colli_p2p_kept *message = NULL;
   if (!comm->failure.suspended)
     message = colli_p2p_poll_for(&comm->p2p, peer, tag);
-  if (!message && !colli_comm_progress(comm) && comm->watch.crowded &&
+  if (!message && !colli_comm_progress(comm) && colli_handover_due(&comm->watch) &&
       comm->watch.idle > PROBES_BEFORE_YIELD)
     sched_yield(); /* a loop of probes must not keep the core from the rank for which it waits */
   return message;

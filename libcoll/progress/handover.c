@@ -5,6 +5,7 @@
 #include "libcoll/progress/handover.h"
 
 #include <sched.h>
+#include <sys/resource.h>
 
 #include "libcoll/p2p/engine.h"
 #include "libcoll/progress/family_lock.h"
@@ -14,7 +15,8 @@
  * to 1.5 us. */
 #define SHARED_NS       2000ull
 #define SPIN_LEAST      16u
-#define POLLS_ELSEWHERE 32u  /* about 1 us */
+#define CONTESTED_NS    250000ull /* a free core is taken more seldom */
+#define POLLS_ELSEWHERE 32u       /* about 1 us */
 #define POLLS_IN_TURN   128u /* about 4 us: a change of ranks on the other core, and their work */
 #define TURNS           4u   /* after so many handovers without a message, a rank is not a root */
 #define ELSEWHERE_BYTES 32768u
@@ -54,6 +56,22 @@ void colli_handover_yield(coll_comm *comm) {
   } else {
     w->spin = w->spin * 2 < COLLI_SPIN_MOST ? w->spin * 2 : COLLI_SPIN_MOST;
   }
+}
+
+/*
+ * How long yields take does not tell this: those who want the core may be in other control groups
+ * or sessions, to which the kernel gives it when it likes.
+ */
+void colli_handover_look(coll_comm *comm) {
+  colli_watch *w = &comm->watch;
+  struct rusage usage;
+  if (w->crowded || !colli_world_is_real(&comm->world) || getrusage(RUSAGE_THREAD, &usage) != 0)
+    return;
+  const uint64_t interruptions = (uint64_t)usage.ru_nivcsw;
+  const uint64_t taken = interruptions - w->interruptions; /* huge: by another thread's count */
+  w->contested = taken <= interruptions && taken * CONTESTED_NS >= w->now_ns - w->looked_ns;
+  w->interruptions = interruptions;
+  w->looked_ns = w->now_ns;
 }
 
 /*

@@ -11,8 +11,17 @@
  * once. */
 unsigned colli_handover_polls(const coll_comm *comm);
 
+/* Whether others need this rank's core while it waits, so that it should not spin. */
+static inline bool colli_handover_due(const colli_watch *watch) {
+  return watch->crowded || watch->contested;
+}
+
 /* Lets another process run on this core, and learns how long to spin next time. Releases the
  * family's lock meanwhile. */
 void colli_handover_yield(coll_comm *comm);
+
+/* Notes whether others take this thread's core again and again, even though the ranks of this
+ * machine have cores enough: other programs, or containers that pass for hosts. */
+void colli_handover_look(coll_comm *comm);
 
 #endif

@@ -12,6 +12,7 @@
 #include "libcoll/failure/knock.h"
 #include "libcoll/failure/notice.h"
 #include "libcoll/failure/watchdog.h"
+#include "libcoll/progress/handover.h"
 #include "libcoll/progress/outsider.h"
 
 #define CONTROL_NS 500000ull /* time between polls of the control links */
@@ -179,6 +180,7 @@ int colli_comm_watch(coll_comm *comm) {
     moved |= check_deadlines(comm);
     moved |= tend_messages(comm);
     colli_movers_move(&comm->family->mover);
+    colli_handover_look(comm);
     if (comm->watch.now_ns >= comm->family->outsider.next_ns)
       colli_outsider_look(comm);
   }

@@ -122,7 +122,7 @@ static bool may_poll(const colli_watch *w) {
   if (!w->idle_since_ns)
     return true;
   const uint64_t idle_ns = w->now_ns - w->idle_since_ns;
-  const uint64_t burnt_ns = w->far && w->crowded ? SCARCE_NS : BURNT_NS;
+  const uint64_t burnt_ns = w->far && colli_handover_due(w) ? SCARCE_NS : BURNT_NS;
   return idle_ns < SLEEP_AFTER_NS && idle_ns < burnt_ns + w->yielded_ns;
 }
 
@@ -157,7 +157,7 @@ void colli_comm_wait_a_bit(coll_comm *comm, uint64_t until_ns) {
   w->elsewhere = 0;
   if (!may_poll(w) || (comm->family->outsider.sleeps && w->idle > OUTSIDER_POLLS))
     sleep_for_doorbell(comm, until_ns);
-  else if (!w->far && (comm->family->outsider.sleeps || (!w->crowded && w->idle <= w->spin)))
+  else if (!w->far && (comm->family->outsider.sleeps || (!colli_handover_due(w) && w->idle <= w->spin)))
     colli_cpu_relax();
   else
     colli_handover_yield(comm);

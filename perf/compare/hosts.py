@@ -171,8 +171,10 @@ class HostsLibcoll(libraries.Libcoll):
         secret = secrets.token_hex(32)
         commands = []
         for rank in range(ranks):
-            settings = ["COLL_LINK_SPEED=measure"] if self.hosts.shape.slow or self.hosts.shape.line else []
-            if self.hosts.shape.tc_rate:  # with such links they stand for machines of their own, else for containers of one
+            shape = self.hosts.shape
+            # Cards say how fast they are, but those of namespaces do not.
+            settings = [f"COLL_LINK_SPEED={'measure' if shape.slow or shape.line else shape.tc_rate}"] if shape.tc_rate else []
+            if shape.slow or shape.line:  # they stand for machines of their own, else for containers of one
                 settings.append(f"COLL_HOST_ID={self.hosts.name(self.hosts.host_of(rank))}")
             words = ["env", *settings, f"COLL_RANK={rank}", f"COLL_NRANKS={ranks}", f"COLL_SECRET={secret}",
                      f"COLL_ROOT={self.hosts.address(self.hosts.host_of(0))}:{self.port}", self.program, operation, "-b",

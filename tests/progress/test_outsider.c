@@ -1,6 +1,7 @@
 /*
  * test_outsider.c: a program that computes on the core to which a rank is bound. The rank notices,
- * gives way, and comes back when that program has ended.
+ * gives way, and comes back when that program has ended. It also notices other ranks of which it
+ * does not know that they are on its machine.
  */
 #include <criterion/criterion.h>
 #include <sched.h>
@@ -44,6 +45,14 @@ static bool bind_to(int cpu) {
   CPU_ZERO(&one);
   CPU_SET(cpu, &one);
   return sched_setaffinity(0, sizeof(one), &one) == 0;
+}
+
+static bool use_both(const scene *s) {
+  cpu_set_t both;
+  CPU_ZERO(&both);
+  for (int i = 0; i < CORES; i++)
+    CPU_SET(s->cpu[i], &both);
+  return sched_setaffinity(0, sizeof(both), &both) == 0;
 }
 
 static int count_cpus(void) {
@@ -137,6 +146,39 @@ Test(outsider, a_rank_moves_away, .timeout = 120) {
 
 Test(outsider, ranks_that_share_cores_sleep, .timeout = 120) {
   cr_assert_eq(run_processes(MOST_RANKS, NULL, outsider_rank, make_scene(false), 100, NULL), 0);
+}
+
+/* ---- ranks that pass for hosts -----------------------------------------------------------------
+ */
+
+/* Two hosts of two ranks and two cores, which are the same two. Ranks call until one has seen that
+ * others take its core. */
+static int share_unknown(coll_comm *comm, int rank, int nranks, void *arg) {
+  const scene *s = arg;
+  const double until = now_s() + slow_s(LIMIT_S);
+  coll_comm *apart = NULL;
+  coll_id id;
+  char host[16];
+  int32_t any = 0;
+  snprintf(host, sizeof(host), "host%d", rank / CORES);
+  setenv("COLL_HOST_ID", host, 1);
+  RANK_CHECK(use_both(s));
+  if (rank == 0)
+    RANK_OK(coll_unique_id(&id, NULL));
+  RANK_OK(coll_broadcast(&id, &id, sizeof(id), COLL_UINT8, 0, comm));
+  RANK_OK(coll_comm_create(&apart, &id, nranks, rank, NULL));
+  RANK_CHECK(!apart->watch.crowded);
+  while (any == 0) {
+    const int32_t mine = apart->watch.contested;
+    RANK_CHECK(now_s() < until);
+    RANK_OK(coll_allreduce(&mine, &any, 1, COLL_INT32, COLL_MAX, apart));
+  }
+  coll_comm_destroy(&apart);
+  return 0;
+}
+
+Test(outsider, ranks_that_pass_for_hosts, .timeout = 120) {
+  cr_assert_eq(run_processes(2 * CORES, NULL, share_unknown, make_scene(false), 100, NULL), 0);
 }
 
 /* ---- lists of processors -----------------------------------------------------------------------
