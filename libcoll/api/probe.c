@@ -13,7 +13,7 @@
 #include "libcoll/run/request.h"
 #include "libcoll/run/run.h"
 
-#define PROBES_BEFORE_YIELD 16 /* fruitless ones in a row, where ranks outnumber cores */
+#define PROBES_BEFORE_YIELD 16 /* fruitless ones in a row, where others need the core */
 
 /* Starts an operation of one post. */
 static void start_post(coll_comm *comm, const char *name, colli_post post, coll_request *op) {

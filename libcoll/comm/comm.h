@@ -71,9 +71,11 @@ typedef struct colli_bell {
 /* How a rank waits, and how long it has polled without success: progress/. */
 typedef struct colli_watch {
   bool crowded;            /* more ranks than cores on this machine: hand over, do not spin */
-  bool contested;          /* others take the core again and again, as was observed */
-  uint64_t interruptions;  /* how often they had taken it when that was last looked at, */
-  uint64_t looked_ns;      /* and when that was */
+  bool contested;          /* others want the core, as was observed: hand over as well */
+  uint64_t contested_ns;   /* when that was last seen */
+  uint64_t interruptions;  /* how often they had been given it when that was last looked at, */
+  uint64_t looked_ns;      /* and when that was, */
+  pid_t looked_by;         /* and by which thread, whose count that is */
   int mate;                /* the only other rank bound to this core, if crowded; or -1 */
   uint64_t timeout_ns;     /* longest time that an operation may not move */
   unsigned idle;           /* polls since something moved */

@@ -6,6 +6,7 @@
 
 #include <sched.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "libcoll/p2p/engine.h"
 #include "libcoll/progress/family_lock.h"
@@ -15,8 +16,10 @@
  * to 1.5 us. */
 #define SHARED_NS       2000ull
 #define SPIN_LEAST      16u
-#define CONTESTED_NS    250000ull /* a free core is taken more seldom */
-#define POLLS_ELSEWHERE 32u       /* about 1 us */
+#define LOOK_NS         400000ull   /* from one look to the next: too short for one interruption */
+#define CONTESTED_NS    250000ull   /* others take a free core more seldom */
+#define STAYS_NS        10000000ull /* how long a core counts as contested after that */
+#define POLLS_ELSEWHERE 32u         /* about 1 us */
 #define POLLS_IN_TURN   128u /* about 4 us: a change of ranks on the other core, and their work */
 #define TURNS           4u   /* after so many handovers without a message, a rank is not a root */
 #define ELSEWHERE_BYTES 32768u
@@ -58,20 +61,33 @@ void colli_handover_yield(coll_comm *comm) {
   }
 }
 
+/* How often the kernel gave this thread's core to others who wanted it, also upon its own yields.
+ */
+static bool count_interruptions(uint64_t *count) {
+  struct rusage usage;
+  if (getrusage(RUSAGE_THREAD, &usage) != 0)
+    return false;
+  *count = (uint64_t)usage.ru_nivcsw;
+  return true;
+}
+
 /*
  * How long yields take does not tell this: those who want the core may be in other control groups
- * or sessions, to which the kernel gives it when it likes.
+ * or sessions, to which the kernel gives it when it likes. A rank that sleeps instead is seldom
+ * interrupted, so what was seen holds for a while.
  */
 void colli_handover_look(coll_comm *comm) {
   colli_watch *w = &comm->watch;
-  struct rusage usage;
-  if (w->crowded || !colli_world_is_real(&comm->world) || getrusage(RUSAGE_THREAD, &usage) != 0)
+  const uint64_t now_ns = w->now_ns, passed_ns = now_ns - w->looked_ns, before = w->interruptions;
+  const pid_t before_by = w->looked_by;
+  if (w->crowded || !colli_world_is_real(&comm->world) || passed_ns < LOOK_NS ||
+      !count_interruptions(&w->interruptions))
     return;
-  const uint64_t interruptions = (uint64_t)usage.ru_nivcsw;
-  const uint64_t taken = interruptions - w->interruptions; /* huge: by another thread's count */
-  w->contested = taken <= interruptions && taken * CONTESTED_NS >= w->now_ns - w->looked_ns;
-  w->interruptions = interruptions;
-  w->looked_ns = w->now_ns;
+  w->looked_ns = now_ns;
+  w->looked_by = gettid();
+  if (w->looked_by == before_by && (w->interruptions - before) * CONTESTED_NS >= passed_ns)
+    w->contested_ns = now_ns;
+  w->contested = w->contested_ns && now_ns - w->contested_ns < STAYS_NS;
 }
 
 /*

@@ -20,8 +20,8 @@ static inline bool colli_handover_due(const colli_watch *watch) {
  * family's lock meanwhile. */
 void colli_handover_yield(coll_comm *comm);
 
-/* Notes whether others take this thread's core again and again, even though the ranks of this
- * machine have cores enough: other programs, or containers that pass for hosts. */
+/* Notes whether others want this thread's core, even though the ranks of this machine have cores
+ * enough: other programs, or containers that pass for hosts. */
 void colli_handover_look(coll_comm *comm);
 
 #endif

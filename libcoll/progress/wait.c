@@ -1,7 +1,7 @@
 /*
- * wait.c: how a public call waits for its operation. First it spins (unless ranks outnumber cores,
- * or it waits for a socket), then it hands over its core between polls, and if the wait is long it
- * sleeps until a doorbell rings.
+ * wait.c: how a public call waits for its operation. First it spins (unless others need its
+ * core, or it waits for a socket), then it hands over its core between polls, and if the wait is
+ * long it sleeps until a doorbell rings.
  *
  * Three other things wait in their own way: the progress thread (progress_thread.c), and creation
  * and shrinking, where there is no communicator yet that could be polled (libcoll/wireup,
@@ -157,7 +157,8 @@ void colli_comm_wait_a_bit(coll_comm *comm, uint64_t until_ns) {
   w->elsewhere = 0;
   if (!may_poll(w) || (comm->family->outsider.sleeps && w->idle > OUTSIDER_POLLS))
     sleep_for_doorbell(comm, until_ns);
-  else if (!w->far && (comm->family->outsider.sleeps || (!colli_handover_due(w) && w->idle <= w->spin)))
+  else if (!w->far &&
+           (comm->family->outsider.sleeps || (!colli_handover_due(w) && w->idle <= w->spin)))
     colli_cpu_relax();
   else
     colli_handover_yield(comm);

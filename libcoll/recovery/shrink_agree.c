@@ -78,6 +78,8 @@ static bool prepare_shrink(shrink *s, coll_comm *comm, colli_settings *settings)
   s->slow = calloc(n, sizeof(*s->slow));
   s->links = calloc(n, sizeof(shrink_link *));
   s->members = calloc(n, sizeof(*s->members));
+  s->first = comm->rank;
+  s->end = comm->rank + 1;
   s->up.conn = COLLI_SEALED_NONE;
   s->up.flags = malloc(n);
   return s->b.polls.fds && s->gone && s->skipped && s->listed && s->slow && s->links &&
@@ -88,7 +90,7 @@ static bool prepare_shrink(shrink *s, coll_comm *comm, colli_settings *settings)
 static void release_shrink(shrink *s) {
   if (s->links && s->members)
     shrink_links_drop(s);
-  for (int r = 0; s->members && r < s->b.nranks; r++) {
+  for (int r = s->first; s->members && r < s->end; r++) {
     free(s->members[r].list);
     shrink_forget_round(&s->members[r]);
   }

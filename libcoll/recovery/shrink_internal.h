@@ -217,6 +217,8 @@ typedef struct shrink {
   int called;               /* the first ones there are told to build */
   uint32_t attempt;         /* how many parents this rank has had */
   shrink_uplink up;
+  int first, end;         /* of the ranks that have had a link or have spoken, and this one: of a
+                           * thousand, most hear of few */
   shrink_link **links;    /* by rank; NULL: none */
   shrink_member *members; /* by rank */
 } shrink;

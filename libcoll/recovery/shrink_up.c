@@ -161,7 +161,7 @@ void shrink_send_checkin(shrink *s, colli_sealed *conn) {
 static int last_of_batch(const shrink *s, int first) {
   size_t bytes = 0;
   int last = first;
-  for (int r = first; r < s->b.nranks; r++) {
+  for (int r = first; r < s->end; r++) {
     bytes += bytes_of(s, &s->members[r]);
     if (r > first && bytes > SHRINK_BATCH_BYTES)
       break;
@@ -173,7 +173,7 @@ static int last_of_batch(const shrink *s, int first) {
 /* Sends all that is to be passed on. */
 static bool send_all(shrink *s) {
   bool sent = true;
-  for (int first = 0, last; sent && first < s->b.nranks; first = last + 1) {
+  for (int first = s->first, last; sent && first < s->end; first = last + 1) {
     last = last_of_batch(s, first);
     sent = send_batch(s, &s->up.conn, first, last);
   }
@@ -184,7 +184,7 @@ bool shrink_pass_up(shrink *s) {
   shrink_uplink *up = &s->up;
   unsigned kinds = 0;
   bool urgent = s->altered >= 0 && !up->altered;
-  for (int r = 0; r < s->b.nranks; r++) {
+  for (int r = s->first; r < s->end; r++) {
     const unsigned more = unsent(&s->members[r]);
     kinds |= more;
     urgent = urgent || (more & SHRINK_LOST) ||
@@ -200,7 +200,7 @@ bool shrink_pass_up(shrink *s) {
   up->altered = s->altered >= 0;
   if (!send_all(s))
     return false;
-  for (int r = 0; r < s->b.nranks; r++) {
+  for (int r = s->first; r < s->end; r++) {
     shrink_member *m = &s->members[r];
     m->passed |= unsent(m) & ~(unsigned)SHRINK_LOST;
     m->awaited = m->awaited && !m->report;

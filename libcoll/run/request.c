@@ -3,10 +3,11 @@
 
 #include "libcoll/comm/comm.h"
 #include "libcoll/progress/enter.h"
+#include "libcoll/progress/handover.h"
 #include "libcoll/progress/wait.h"
 #include "libcoll/run/request.h"
 
-#define TESTS_BEFORE_YIELD 16 /* fruitless tests in a row, where ranks outnumber cores */
+#define TESTS_BEFORE_YIELD 16 /* fruitless tests in a row, where others need the core */
 
 /* Releases the request that is always complete if nobody is in its communicator; else perhaps it
  * must not be entered. */
@@ -29,7 +30,7 @@ static coll_status complete(coll_comm *comm, coll_request **request) {
 
 /* Polls a request once. */
 static coll_status test_request(coll_comm *comm, coll_request **request) {
-  if (!(*request)->done && !colli_comm_progress(comm) && comm->watch.crowded &&
+  if (!(*request)->done && !colli_comm_progress(comm) && colli_handover_due(&comm->watch) &&
       comm->watch.idle > TESTS_BEFORE_YIELD)
     sched_yield(); /* a loop of tests must not keep the core from the rank for which it waits */
   return (*request)->done ? complete(comm, request) : COLL_IN_PROGRESS;

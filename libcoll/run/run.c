@@ -11,6 +11,7 @@
 #include "libcoll/failure/failure.h"
 #include "libcoll/failure/notice.h"
 #include "libcoll/progress/enter.h"
+#include "libcoll/progress/handover.h"
 #include "libcoll/progress/progress_thread.h"
 #include "libcoll/progress/wait.h"
 #include "libcoll/run/check_finite.h"
@@ -253,7 +254,7 @@ coll_status colli_call_run(coll_comm *comm, const colli_call *call) {
   colli_plan *plan = find_fast_plan(comm, call);
   if (!plan)
     return run_request(comm, call);
-  unsigned polls = comm->watch.crowded || comm->world.pause ? 0 : FASTPATH_POLLS;
+  unsigned polls = colli_handover_due(&comm->watch) || comm->world.pause ? 0 : FASTPATH_POLLS;
   int ran;
   if (__builtin_expect(run_fastpath(comm, call, plan, polls, comm->calls.free_requests, &ran), 1))
     return COLL_OK;

@@ -172,10 +172,11 @@ class HostsLibcoll(libraries.Libcoll):
         commands = []
         for rank in range(ranks):
             shape = self.hosts.shape
-            # Cards say how fast they are, but those of namespaces do not.
-            settings = [f"COLL_LINK_SPEED={'measure' if shape.slow or shape.line else shape.tc_rate}"] if shape.tc_rate else []
+            settings = []
             if shape.slow or shape.line:  # they stand for machines of their own, else for containers of one
-                settings.append(f"COLL_HOST_ID={self.hosts.name(self.hosts.host_of(rank))}")
+                settings = ["COLL_LINK_SPEED=measure", f"COLL_HOST_ID={self.hosts.name(self.hosts.host_of(rank))}"]
+            elif shape.tc_rate:  # cards say how fast they are, but those of namespaces do not
+                settings = [f"COLL_LINK_SPEED={shape.tc_rate}"]
             words = ["env", *settings, f"COLL_RANK={rank}", f"COLL_NRANKS={ranks}", f"COLL_SECRET={secret}",
                      f"COLL_ROOT={self.hosts.address(self.hosts.host_of(0))}:{self.port}", self.program, operation, "-b",
                      ",".join(map(str, sizes)), "-w", "2", "-r", "-1", "-R", "0", "--json", path if rank == 0 else "/dev/null"]
