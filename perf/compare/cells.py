@@ -72,7 +72,7 @@ class Result:
                                for key, (_, setting) in library.fastest.items()}
         self.peers = [library.name for library in found.all if library.is_peer]
         seen = {key[3] for key in samples.us}
-        known = ["libcoll", "libcoll-inplace", "libcoll-shared"] + self.peers + ["limit"]
+        known = ["libcoll", "libcoll-inplace", "libcoll-shared"] + self.peers + ["limit", "sockets"]
         self.series = [series for series in known if series in seen]
         self.recorded = self.series + sorted(seen - set(self.series))  # also what has no column
         order = {operation: i for i, operation in enumerate(OPERATIONS)}

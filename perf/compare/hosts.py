@@ -241,21 +241,41 @@ class HostsSockets(libraries.Library):
     def takes(self, operation, ranks):
         return operation == "allreduce" and self.hosts.shape.each == 1
 
+    def commands(self, places, words):
+        """Its commands, for ranks on these hosts."""
+        self.port += len(places)
+        addresses = ",".join(self.hosts.address(place) for place in places)
+        return [self.hosts.inside(place, [self.program, "--rank", str(rank), "--addresses", addresses,
+                                          "--port", str(self.port), *words])
+                for rank, place in enumerate(places)]
+
     def run(self, operation, ranks, sizes):
-        hosts = self.hosts
-        places = [hosts.host_of(rank) for rank in range(ranks)]
-        self.port += ranks
-        addresses = ",".join(hosts.address(place) for place in places)
-        commands = [hosts.inside(place, [self.program, "--rank", str(rank), "--addresses", addresses,
-                                         "--port", str(self.port), *self.words(operation, sizes)])
-                    for rank, place in enumerate(places)]
-        text, why = libraries.run_all(commands, self.seconds(sizes))
+        places = [self.hosts.host_of(rank) for rank in range(ranks)]
+        text, why = libraries.run_all(self.commands(places, self.words(operation, sizes)), self.seconds(sizes))
         times, found = [] if why else libraries.read_times(self.name, operation, text), {}
         for (_, size, us), setting in zip(times, re.findall(r"^setting \d+ (.*)$", text or "", re.MULTILINE)):
             found[ranks, operation, size] = (us, setting)  # of a size that warms up, the last time counts
         for key, (us, setting) in found.items():
             self.fastest[key] = min(self.fastest.get(key, (us, setting)), (us, setting))
         return times, why
+
+
+class PairSockets(HostsSockets):
+    """sockets.c on pairs of hosts, one of each site, which each reduce a part: what must cross the line, and no more."""
+
+    def takes(self, operation, ranks):
+        return super().takes(operation, ranks) and ranks % 2 == 0
+
+    def run(self, operation, ranks, sizes):
+        pairs = ranks // 2
+        parts = [max(size // pairs // 4, 1) * 4 for size in sizes]
+        words = self.words(operation, parts)
+        commands = [self.commands((host, host + pairs), words) for host in range(pairs)]
+        text, why = libraries.run_all(sum(commands, []), self.seconds(sizes))
+        slowest = {}
+        for _, part, us in [] if why else libraries.read_times(self.name, operation, text):
+            slowest[part] = max(us, slowest.get(part, 0))
+        return [(self.name, size, slowest[part]) for size, part in zip(sizes, parts) if part in slowest], why
 
 
 KINDS = {"openmpi": HostsMpi, "mpich": HostsMpi, "ucc": HostsMpi, "gloo": HostsGloo}
@@ -267,10 +287,11 @@ def place(found, hosts, options):
                                                   for library in found.all if library.name in KINDS]
     if hosts.shape.tc_rate:
         found.all.append(Line("limit", options, None))
-    elif not hosts.shape.line:
+    if hosts.shape.line or not hosts.shape.tc_rate:
         program = libraries.build(options, "sockets", ["cc", "-O3", "-march=native", "sockets.c"])
         if program:
-            found.all.append(HostsSockets("limit", options, program, hosts))
+            found.all.append(PairSockets("sockets", options, program, hosts) if hosts.shape.line
+                             else HostsSockets("limit", options, program, hosts))
     line_us = hosts.shape.line_us("allreduce", max(options.sizes))
     for library in found.all:
         library.hosts = hosts

@@ -60,6 +60,8 @@ def limits(result, ranks=None):
     """How the sockets were used that set the limit of each size."""
     keys = [key for key in result.keys if key in result.limit_settings and ranks in (None, key[0])]
     lines = ["", "limit: the fastest use of sockets"] if keys else []
+    if "sockets" in result.series:
+        lines += ["", "sockets: plain ones, of pairs of one host of each site, that exchange what must cross the line"]
     return lines + [f"{key[2]:>10} {key[1]}: {result.limit_settings[key]}" for key in keys]
 
 
