@@ -61,16 +61,6 @@ void colli_handover_yield(coll_comm *comm) {
   }
 }
 
-/* How often the kernel gave this thread's core to others who wanted it, also upon its own yields.
- */
-static bool count_interruptions(uint64_t *count) {
-  struct rusage usage;
-  if (getrusage(RUSAGE_THREAD, &usage) != 0)
-    return false;
-  *count = (uint64_t)usage.ru_nivcsw;
-  return true;
-}
-
 /*
  * How long yields take does not tell this: those who want the core may be in other control groups
  * or sessions, to which the kernel gives it when it likes. A rank that sleeps instead is seldom
@@ -80,11 +70,11 @@ void colli_handover_look(coll_comm *comm) {
   colli_watch *w = &comm->watch;
   const uint64_t now_ns = w->now_ns, passed_ns = now_ns - w->looked_ns, before = w->interruptions;
   const pid_t before_by = w->looked_by;
-  if (w->crowded || !colli_world_is_real(&comm->world) || passed_ns < LOOK_NS ||
-      !count_interruptions(&w->interruptions))
+  if (w->crowded || !colli_world_is_real(&comm->world) || passed_ns < LOOK_NS)
     return;
   w->looked_ns = now_ns;
   w->looked_by = gettid();
+  w->interruptions = colli_outsider_interruptions(RUSAGE_THREAD);
   if (w->looked_by == before_by && (w->interruptions - before) * CONTESTED_NS >= passed_ns)
     w->contested_ns = now_ns;
   w->contested = w->contested_ns && now_ns - w->contested_ns < STAYS_NS;

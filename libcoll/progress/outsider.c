@@ -47,10 +47,9 @@ static bool ranks_ran(const colli_family *family, uint64_t *sum_ns) {
   return known;
 }
 
-/* How often the kernel has taken the core from this process. */
-static uint64_t count_interruptions(void) {
+uint64_t colli_outsider_interruptions(int whose) {
   struct rusage usage;
-  return getrusage(RUSAGE_SELF, &usage) == 0 ? (uint64_t)usage.ru_nivcsw : 0;
+  return getrusage(whose, &usage) == 0 ? (uint64_t)usage.ru_nivcsw : 0;
 }
 
 /* Whether another program has used most of the core, or a good part, since the last look. */
@@ -58,7 +57,7 @@ static bool is_there(colli_family *family, uint64_t now_ns, bool most) {
   colli_outsider *o = &family->outsider;
   uint64_t ran_ns;
   const bool known = ranks_ran(family, &ran_ns);
-  const uint64_t interruptions = count_interruptions();
+  const uint64_t interruptions = colli_outsider_interruptions(RUSAGE_SELF);
   const uint64_t passed_ns = now_ns - o->looked_ns, used_ns = ran_ns - o->ran_ns;
   const uint64_t taken = interruptions - o->interruptions + o->long_yields;
   const uint64_t lost_ns = passed_ns > used_ns ? passed_ns - used_ns : 0;

@@ -20,4 +20,8 @@ void colli_outsider_look(coll_comm *comm);
 /* This rank returns to its core: the family ends, or ranks are about to say where they are. */
 void colli_outsider_leave(colli_family *family);
 
+/* How often the kernel gave the core to others who wanted it, while this process (RUSAGE_SELF) or
+ * thread (RUSAGE_THREAD) could have run on; also upon a yield. */
+uint64_t colli_outsider_interruptions(int whose);
+
 #endif

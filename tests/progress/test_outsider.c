@@ -48,12 +48,13 @@ static bool bind_to(int cpu) {
   return sched_setaffinity(0, sizeof(one), &one) == 0;
 }
 
-static bool use_both(const scene *s) {
+/* All processors of the ranks. */
+static cpu_set_t both_of(const scene *s) {
   cpu_set_t both;
   CPU_ZERO(&both);
   for (int i = 0; i < CORES; i++)
     CPU_SET(s->cpu[i], &both);
-  return sched_setaffinity(0, sizeof(both), &both) == 0;
+  return both;
 }
 
 static int count_cpus(void) {
@@ -78,17 +79,13 @@ static bool gives_way(const scene *s, const coll_comm *comm) {
   return *s->cpus != '\0' ? count_cpus() > 1 : comm->family->outsider.sleeps;
 }
 
-/* A communicator of the same ranks, each bound to a core. */
-static int bind_and_create(const scene *s, coll_comm *comm, int rank, int nranks,
-                           coll_comm **bound) {
+/* A communicator of the same ranks, as they are now. */
+static int create_again(coll_comm *comm, int rank, int nranks, coll_comm **again) {
   coll_id id;
-  RANK_CHECK(bind_to(s->cpu[rank % CORES]));
-  if (*s->cpus != '\0')
-    setenv("COLL_CPUS", s->cpus, 1);
   if (rank == 0)
     RANK_OK(coll_unique_id(&id, NULL));
   RANK_OK(coll_broadcast(&id, &id, sizeof(id), COLL_UINT8, 0, comm));
-  RANK_OK(coll_comm_create(bound, &id, nranks, rank, NULL));
+  RANK_OK(coll_comm_create(again, &id, nranks, rank, NULL));
   return 0;
 }
 
@@ -109,7 +106,10 @@ static int call_until(const scene *s, coll_comm *comm, int rank, atomic_int *eve
 static int outsider_rank(coll_comm *comm, int rank, int nranks, void *arg) {
   scene *s = arg;
   coll_comm *bound = NULL;
-  RANK_CHECK(bind_and_create(s, comm, rank, nranks, &bound) == 0);
+  RANK_CHECK(bind_to(s->cpu[rank % CORES]));
+  if (*s->cpus != '\0')
+    setenv("COLL_CPUS", s->cpus, 1);
+  RANK_CHECK(create_again(comm, rank, nranks, &bound) == 0);
   RANK_OK(coll_barrier(bound));
   if (rank == 0)
     atomic_store(&s->outsider, start_outsider(s));
@@ -130,12 +130,9 @@ static int outsider_rank(coll_comm *comm, int rank, int nranks, void *arg) {
 
 static scene *make_scene(bool may_move) {
   scene *s = shared_memory(sizeof(*s));
-  cpu_set_t both;
   if (!find_cores(s))
     cr_skip_test("this process has one processor only");
-  CPU_ZERO(&both);
-  for (int i = 0; i < CORES; i++)
-    CPU_SET(s->cpu[i], &both);
+  const cpu_set_t both = both_of(s);
   if (may_move)
     colli_cpu_list_write(&both, sizeof(both), s->cpus, sizeof(s->cpus));
   return s;
@@ -157,17 +154,14 @@ Test(outsider, ranks_that_share_cores_sleep, .timeout = 120) {
 static int share_unknown(coll_comm *comm, int rank, int nranks, void *arg) {
   const scene *s = arg;
   const double until = now_s() + slow_s(LIMIT_S);
+  const cpu_set_t both = both_of(s);
   coll_comm *apart = NULL;
-  coll_id id;
   char host[16];
   int32_t any = 0;
   snprintf(host, sizeof(host), "host%d", rank / CORES);
   setenv("COLL_HOST_ID", host, 1);
-  RANK_CHECK(use_both(s));
-  if (rank == 0)
-    RANK_OK(coll_unique_id(&id, NULL));
-  RANK_OK(coll_broadcast(&id, &id, sizeof(id), COLL_UINT8, 0, comm));
-  RANK_OK(coll_comm_create(&apart, &id, nranks, rank, NULL));
+  RANK_CHECK(sched_setaffinity(0, sizeof(both), &both) == 0);
+  RANK_CHECK(create_again(comm, rank, nranks, &apart) == 0);
   RANK_CHECK(!apart->watch.crowded);
   while (any == 0) {
     const int32_t mine = apart->watch.contested;
