@@ -59,6 +59,14 @@ typedef struct cluster {
   cluster_machine *machines;
 } cluster;
 
+/* What a file has of a model, in its order. */
+typedef struct cluster_model {
+  double *number[14];
+  bool *flag[6];
+} cluster_model;
+
+cluster_model cluster_model_of(colli_model *model);
+
 /* Makes room for the numbers of things that it has. False: out of memory. */
 bool cluster_allocate(cluster *c);
 void cluster_free(cluster *c);

@@ -111,33 +111,18 @@ static bool is_share(double number) {
 
 /* Reads what messages cost. */
 static coll_status read_model(reader *r, cluster *c) {
-  colli_model *m = &c->model;
-  double *const numbers[] = {&m->alpha_ns,
-                             &m->beta_ns_per_byte,
-                             &m->gamma_ns_per_byte,
-                             &m->step_ns,
-                             &m->core_share,
-                             &m->near_alpha_ns,
-                             &m->near_beta_ns_per_byte,
-                             &m->chunk_share,
-                             &m->flight_ns,
-                             &m->host_beta_ns_per_byte,
-                             &m->host_step_ns,
-                             &m->host_gap_ns,
-                             &m->turn_share,
-                             &m->path_factor};
-  bool *const flags[] = {&m->device,     &m->paired, &m->sites,
-                         &m->containers, &m->remote, &m->near_remote};
+  const cluster_model m = cluster_model_of(&c->model);
   coll_status status = next_line(r, "model");
   bool good = status == COLL_OK;
-  for (size_t i = 0; good && i < sizeof(numbers) / sizeof(*numbers); i++)
-    good = take(r, 0, MOST, numbers[i]);
-  for (size_t i = 0; good && i < sizeof(flags) / sizeof(*flags); i++) {
+  for (size_t i = 0; good && i < sizeof(m.number) / sizeof(*m.number); i++)
+    good = take(r, 0, MOST, m.number[i]);
+  for (size_t i = 0; good && i < sizeof(m.flag) / sizeof(*m.flag); i++) {
     int flag = 0;
     good = take_int(r, 0, 1, &flag);
-    *flags[i] = flag != 0;
+    *m.flag[i] = flag != 0;
   }
-  good = good && m->alpha_ns > 0 && is_share(m->core_share) && is_share(m->chunk_share);
+  good = good && c->model.alpha_ns > 0 && is_share(c->model.core_share) &&
+         is_share(c->model.chunk_share);
   if (status == COLL_OK && !good)
     return refuse(r, "not the numbers of a model");
   return status;

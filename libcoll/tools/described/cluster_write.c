@@ -29,9 +29,19 @@ void cluster_free(cluster *c) {
   *c = (cluster){0};
 }
 
+cluster_model cluster_model_of(colli_model *m) {
+  return (cluster_model){
+      .number = {&m->alpha_ns, &m->beta_ns_per_byte, &m->gamma_ns_per_byte, &m->step_ns,
+                 &m->core_share, &m->near_alpha_ns, &m->near_beta_ns_per_byte, &m->chunk_share,
+                 &m->flight_ns, &m->host_beta_ns_per_byte, &m->host_step_ns, &m->host_gap_ns,
+                 &m->turn_share, &m->path_factor},
+      .flag = {&m->device, &m->paired, &m->sites, &m->containers, &m->remote, &m->near_remote}};
+}
+
 /* Writes what messages cost. */
 static void write_costs(const cluster *c, FILE *out) {
-  const colli_model *m = &c->model;
+  colli_model costs = c->model;
+  const cluster_model m = cluster_model_of(&costs);
   fputs(
       "# alpha (ns) and beta (ns a byte) between groups, gamma (ns a byte reduced), ns of a step, "
       "cores of a\n# rank, alpha and beta within the nearest groups, share of the longest chunk, "
@@ -39,25 +49,12 @@ static void write_costs(const cluster *c, FILE *out) {
       "within a host, gap (ns), share of\n# turns, factor of paths; device, paired, sites, "
       "containers, remote, the same within hosts\n",
       out);
-  const double numbers[] = {m->alpha_ns,
-                            m->beta_ns_per_byte,
-                            m->gamma_ns_per_byte,
-                            m->step_ns,
-                            m->core_share,
-                            m->near_alpha_ns,
-                            m->near_beta_ns_per_byte,
-                            m->chunk_share,
-                            m->flight_ns,
-                            m->host_beta_ns_per_byte,
-                            m->host_step_ns,
-                            m->host_gap_ns,
-                            m->turn_share,
-                            m->path_factor};
   fputs("model", out);
-  for (size_t i = 0; i < sizeof(numbers) / sizeof(*numbers); i++)
-    fprintf(out, " %.17g", numbers[i]);
-  fprintf(out, " %d %d %d %d %d %d\n", m->device, m->paired, m->sites, m->containers, m->remote,
-          m->near_remote);
+  for (size_t i = 0; i < sizeof(m.number) / sizeof(*m.number); i++)
+    fprintf(out, " %.17g", *m.number[i]);
+  for (size_t i = 0; i < sizeof(m.flag) / sizeof(*m.flag); i++)
+    fprintf(out, " %d", *m.flag[i]);
+  fputc('\n', out);
   fprintf(out, "# slots, bytes of one; of a chunk; of the shortest slice\nslots %u %zu %zu %zu\n",
           c->limits.slot_count, c->limits.slot_bytes, c->limits.chunk_bytes, c->limits.slice_bytes);
 }
