@@ -25,7 +25,7 @@ void colli_shm_capacity_describe(const colli_shared_capacity *found, colli_rank_
 }
 
 bool colli_shm_capacity_limited(const colli_rank_table *table) {
-  colli_rank_walk walk = colli_rank_walk_begin(table);
+  colli_rank_walk walk = colli_rank_walk_over(table, COLLI_RANK_FIELD(dev_shm_free));
   for (int rank = 0; rank < table->nranks; rank++)
     if (colli_rank_walk_to(&walk, rank)->dev_shm_free != COLLI_SHM_UNBOUNDED)
       return true;

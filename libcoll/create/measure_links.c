@@ -75,7 +75,7 @@ static bool is_line(const colli_plans *plans, int k) {
 static bool is_wanted(const coll_comm *comm) {
   if (comm->calls.plans.ngroups <= 1)
     return false;
-  colli_rank_walk walk = colli_rank_walk_begin(comm->table);
+  colli_rank_walk walk = colli_rank_walk_over(comm->table, COLLI_RANK_FIELD(link_source));
   for (int rank = 0; rank < comm->nranks; rank++)
     if (colli_rank_walk_to(&walk, rank)->link_source == COLLI_SPEED_WANTED)
       return true;
@@ -295,7 +295,7 @@ static void spread(const coll_comm *comm, findings *all, findings *first) {
     if (all[rank].rate > 0)
       first[host[rank]].rate = all[rank].rate;
   }
-  colli_rank_walk walk = colli_rank_walk_begin(comm->table);
+  colli_rank_walk walk = colli_rank_walk_over(comm->table, COLLI_RANK_FIELD(link_source));
   for (int rank = 0; rank < comm->nranks; rank++)
     if (colli_rank_walk_to(&walk, rank)->link_source == COLLI_SPEED_DECLARED)
       first[host[rank]].rate = -1;

@@ -48,7 +48,7 @@ int grow_count(shrink *s) {
 /* What newcomers must know of the members. NULL: out of memory. */
 static grow_member *describe_members(const shrink *s, int nmembers) {
   grow_member *members = calloc((size_t)nmembers, sizeof(*members));
-  colli_rank_walk walk = colli_rank_walk_begin(s->comm->table);
+  colli_rank_walk walk = colli_rank_walk_over(s->comm->table, COLLI_RANK_FIELD(control_addrs));
   for (int r = 0, i = 0; members && r < s->b.nranks; r++) {
     if (!s->listed[r])
       continue;

@@ -166,7 +166,8 @@ void shrink_wait_inside(shrink *s, uint64_t until_ns) {
 bool colli_shrink_change_records(coll_comm *child, colli_rank_change_fn change, void *ctx) {
   if (colli_call_enter(child) != COLL_OK)
     return false;
-  const bool changed = colli_rank_table_change(child->table, change, ctx);
+  const bool changed =
+      colli_rank_table_change(child->table, COLLI_RANK_FIELD(control_addrs), change, ctx);
   colli_call_leave(child);
   return changed;
 }

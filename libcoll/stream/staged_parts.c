@@ -8,7 +8,7 @@
 
 size_t colli_staged_least_slot(const coll_comm *comm) {
   uint32_t least = UINT32_MAX;
-  colli_rank_walk walk = colli_rank_walk_begin(comm->table);
+  colli_rank_walk walk = colli_rank_walk_over(comm->table, COLLI_RANK_FIELD(gpu_slot_bytes));
   for (int i = 0; i < comm->nranks; i++) {
     const uint32_t bytes = colli_rank_walk_to(&walk, i)->gpu_slot_bytes;
     least = bytes < least ? bytes : least;

@@ -78,12 +78,27 @@ static const colli_memo *ask_model(colli_chooser *chooser, const colli_shape *sh
   return entry;
 }
 
-/* Does as the caller asked. */
+/* Takes an algorithm, with chunks of that size. */
+static void take(const colli_chooser *chooser, const colli_algo *algo, size_t chunk_bytes,
+                 const colli_shape *shape, size_t count, size_t elem_bytes, colli_choice *choice) {
+  colli_limits limits = *chooser->limits;
+  limits.chunk_bytes = chunk_bytes;
+  *choice = (colli_choice){.algo = algo, .chunk_bytes = chunk_bytes};
+  colli_choice_partition(algo, shape, count, elem_bytes, &limits, &choice->partition);
+}
+
+/* Does as the caller asked. The model, which is slow with thousands of ranks, is only asked where
+ * there is a size of chunks to choose. */
 static coll_status obey_force(const colli_chooser *chooser, const colli_algo *algo,
                               const colli_shape *shape, size_t count, size_t elem_bytes,
                               colli_choice *choice, coll_error *error) {
   if (!colli_algo_can(algo, shape))
     return colli_force_refuse(algo, shape, error);
+  if (!algo->pipelined) {
+    take(chooser, algo, colli_choice_chunk_most(chooser->limits, chooser->model), shape, count,
+         elem_bytes, choice);
+    return COLL_OK;
+  }
   int found = colli_select(shape, count, elem_bytes, chooser->limits, chooser->model, algo->name,
                            choice, NULL, 0);
   return found > 0 ? COLL_OK : fail_choice(found, shape, error);
@@ -116,10 +131,7 @@ coll_status colli_choose(colli_chooser *chooser, const colli_shape *shape, size_
   const colli_memo *memo = ask_model(chooser, shape, count, elem_bytes, &found);
   if (!memo)
     return fail_choice(found, shape, error);
-  colli_limits limits = *chooser->limits;
-  limits.chunk_bytes = memo->chunk_bytes;
-  *choice = (colli_choice){.algo = memo->algo, .chunk_bytes = memo->chunk_bytes};
-  colli_choice_partition(memo->algo, shape, count, elem_bytes, &limits, &choice->partition);
+  take(chooser, memo->algo, memo->chunk_bytes, shape, count, elem_bytes, choice);
   return COLL_OK;
 }
 

@@ -130,7 +130,7 @@ static int depth_of(const colli_rank_info *info) {
 /* The most trusted source that some rank has. */
 static colli_level_source find_source(const colli_rank_table *table) {
   uint64_t source = COLLI_LEVELS_UNKNOWN;
-  colli_rank_walk walk = colli_rank_walk_begin(table);
+  colli_rank_walk walk = colli_rank_walk_over(table, COLLI_RANK_FIELD(level_source));
   for (int rank = 0; rank < table->nranks; rank++) {
     const uint64_t own = colli_rank_walk_to(&walk, rank)->level_source;
     source = own > source ? own : source;
@@ -141,7 +141,7 @@ static colli_level_source find_source(const colli_rank_table *table) {
 /* Finds two ranks that contradict each other: one has other levels than rank 0, or than the first
  * rank of its host. NULL, or a description of the two. */
 static const char *find_contradiction(const colli_rank_table *table, int *a, int *b) {
-  colli_rank_walk walk = colli_rank_walk_begin(table);
+  colli_rank_walk walk = colli_rank_walk_over(table, COLLI_RANK_FIELDS(levels, level_source));
   const int depth = depth_of(&walk.first);
   for (*b = 0; *b < table->nranks; ++*b) {
     const colli_rank_info *info = colli_rank_walk_to(&walk, *b);
@@ -178,7 +178,7 @@ static int compare_named(const void *a, const void *b) {
 /* Numbers the groups of a level (0: the widest); returns how many there are. */
 static int number_level(const colli_rank_table *table, int level, named *sorted, int32_t *group) {
   const int nranks = table->nranks;
-  colli_rank_walk walk = colli_rank_walk_begin(table);
+  colli_rank_walk walk = colli_rank_walk_over(table, COLLI_RANK_FIELD(levels));
   for (int rank = 0; rank < nranks; rank++) {
     named *it = &sorted[rank];
     it->rank = rank;
@@ -200,7 +200,8 @@ static int number_level(const colli_rank_table *table, int level, named *sorted,
 /* What a message costs that leaves a group of a level, as some rank knows; 0: none does. */
 static colli_pair_cost known_cost(const colli_rank_table *table, int level) {
   colli_pair_cost cost = {0, 0};
-  colli_rank_walk walk = colli_rank_walk_begin(table);
+  colli_rank_walk walk =
+      colli_rank_walk_over(table, COLLI_RANK_FIELDS(levels, level_beta_ns_per_byte));
   const bool line = level == 0 && strncmp(walk.first.levels, COLLI_LEVEL_MEASURED_SITE,
                                           strlen(COLLI_LEVEL_MEASURED_SITE)) == 0;
   for (int rank = 0; rank < table->nranks; rank++) {

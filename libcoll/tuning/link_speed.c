@@ -50,7 +50,7 @@ void colli_link_speed_print(double mbit, char *text, size_t bytes) {
 /* The speed of each group, and who says so, at least `least`; false if one is not known. */
 static bool find_speeds(const colli_rank_table *table, const colli_locality *where, uint64_t least,
                         double *mbit, uint64_t *trust) {
-  colli_rank_walk walk = colli_rank_walk_begin(table);
+  colli_rank_walk walk = colli_rank_walk_over(table, COLLI_RANK_FIELDS(link_mbit, link_source));
   for (int rank = 0; rank < table->nranks; rank++) {
     const colli_rank_info *info = colli_rank_walk_to(&walk, rank);
     int group = where->group[rank];

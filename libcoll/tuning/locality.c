@@ -105,7 +105,7 @@ static const coll_transport_ops *find_slowest(const colli_rank_table *table,
   uint32_t common = ~0u;
   bool one_host = true;
   const coll_transport_ops *slowest = NULL;
-  colli_rank_walk walk = colli_rank_walk_begin(table);
+  colli_rank_walk walk = colli_rank_walk_over(table, COLLI_RANK_FIELD(transports));
   for (int rank = 0; rank < table->nranks; rank++) {
     common &= colli_rank_walk_to(&walk, rank)->transports;
     one_host &= colli_rank_host(table, rank) == 0;
@@ -148,7 +148,7 @@ static void set_device_costs(const colli_rank_table *table, const coll_transport
 
 /* Takes the largest measurement of any rank for each number. */
 static void combine_calibrations(const colli_rank_table *table, colli_calibration *out) {
-  colli_rank_walk walk = colli_rank_walk_begin(table);
+  colli_rank_walk walk = colli_rank_walk_over(table, COLLI_RANK_FIELD(calibration));
   *out = walk.first.calibration;
   for (int rank = 1; rank < table->nranks; rank++) {
     colli_calibration other = colli_rank_walk_to(&walk, rank)->calibration;
@@ -164,7 +164,7 @@ static void combine_calibrations(const colli_rank_table *table, colli_calibratio
 
 /* Whether all ranks have read the same corrections of the model. */
 static bool has_same_corrections(const colli_rank_table *table) {
-  colli_rank_walk walk = colli_rank_walk_begin(table);
+  colli_rank_walk walk = colli_rank_walk_over(table, COLLI_RANK_FIELD(corrections));
   int rank = 1;
   while (rank < table->nranks &&
          colli_rank_walk_to(&walk, rank)->corrections == walk.first.corrections)
@@ -201,7 +201,7 @@ static full_machine find_fullest(const colli_rank_table *table, const resident *
                                  allowance *room, bool *containers, colli_locality *out) {
   const int nranks = table->nranks;
   full_machine fullest = {1, 1};
-  colli_rank_walk walk = colli_rank_walk_begin(table);
+  colli_rank_walk walk = colli_rank_walk_over(table, COLLI_RANK_FIELDS(cpus, quota_millicores));
   for (int begin = 0, end; begin < nranks; begin = end) {
     int hosts = 0;
     bool here = false;
@@ -227,7 +227,7 @@ static full_machine find_fullest(const colli_rank_table *table, const resident *
 
 /* Whether there is a network between hosts, and not only memory between containers. */
 static bool has_several_machines(const colli_rank_table *table) {
-  colli_rank_walk walk = colli_rank_walk_begin(table);
+  colli_rank_walk walk = colli_rank_walk_over(table, COLLI_RANK_FIELD(machine_id));
   int rank = 1;
   while (rank < table->nranks &&
          colli_rank_walk_to(&walk, rank)->machine_id == walk.first.machine_id)
@@ -240,7 +240,7 @@ static bool ask_machines(const colli_rank_table *table, int rank, full_machine *
                          bool *containers, colli_locality *out) {
   const size_t n = (size_t)table->nranks;
   resident *sorted = malloc(n * sizeof(*sorted));
-  colli_rank_walk walk = colli_rank_walk_begin(table);
+  colli_rank_walk walk = colli_rank_walk_over(table, COLLI_RANK_FIELD(machine_id));
   for (int i = 0; sorted && i < table->nranks; i++)
     sorted[i] = (resident){colli_rank_walk_to(&walk, i)->machine_id, i};
   if (sorted)
@@ -263,7 +263,7 @@ static bool ask_machines(const colli_rank_table *table, int rank, full_machine *
 static int find_mate(const colli_rank_table *table, int rank) {
   const int host = colli_rank_host(table, rank), core = colli_rank_at(table, rank).core;
   int mate = -1;
-  colli_rank_walk walk = colli_rank_walk_begin(table);
+  colli_rank_walk walk = colli_rank_walk_over(table, COLLI_RANK_FIELD(core));
   for (int other = 0; core >= 0 && other < table->nranks; other++) {
     if (other == rank || colli_rank_host(table, other) != host ||
         colli_rank_walk_to(&walk, other)->core != core)

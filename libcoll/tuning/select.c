@@ -55,18 +55,20 @@ double colli_choice_formula(const colli_choice *choice, const colli_shape *shape
   return choice->algo->cost(&seen, &choice->partition, elem_bytes, &links);
 }
 
-/* The best chunk size of one algorithm. */
-static void best_chunk(const colli_algo *algo, const colli_shape *shape, size_t count,
-                       size_t elem_bytes, const colli_limits *limits, const colli_model *model,
-                       colli_choice *best) {
+size_t colli_choice_chunk_most(const colli_limits *limits, const colli_model *model) {
   size_t most = limits->slot_bytes * (limits->slot_count > 1 ? limits->slot_count / 2 : 1);
   if (limits->chunk_bytes && limits->chunk_bytes < most)
     most = limits->chunk_bytes;
   most = (size_t)((double)most * model->chunk_share);
-  if (most < limits->slot_bytes)
-    most = limits->slot_bytes;
+  return most > limits->slot_bytes ? most : limits->slot_bytes;
+}
+
+/* The best chunk size of one algorithm. */
+static void best_chunk(const colli_algo *algo, const colli_shape *shape, size_t count,
+                       size_t elem_bytes, const colli_limits *limits, const colli_model *model,
+                       colli_choice *best) {
   colli_limits wanted = *limits;
-  wanted.chunk_bytes = most;
+  wanted.chunk_bytes = colli_choice_chunk_most(limits, model);
   /* With two ranks, no chunk is forwarded. Smaller chunks gain less than is lost when messages
    * become too short to be sent by reference. */
   bool short_slices = shape->nranks == 2 && limits->slice_bytes < REFERRED_BYTES;

@@ -42,6 +42,9 @@ double colli_choice_formula(const colli_choice *choice, const colli_shape *shape
 double colli_choice_time(const colli_choice *choice, const colli_shape *shape, size_t elem_bytes,
                          unsigned slot_count, const colli_model *model);
 
+/* The largest chunks, in bytes, that a choice tries. */
+size_t colli_choice_chunk_most(const colli_limits *limits, const colli_model *model);
+
 /* An algorithm's partition for a wanted chunk size. */
 void colli_choice_partition(const colli_algo *algo, const colli_shape *shape, size_t count,
                             size_t elem_bytes, const colli_limits *limits, colli_partition *out);

@@ -5,13 +5,9 @@
 #include <string.h>
 
 #include "libcoll/base/assert.h"
+#include "libcoll/wireup/rank_runs.h"
 
 #define RECORD_BYTES sizeof(colli_rank_info)
-#define RUN_MOST     255 /* bytes that one run leaves out, or has */
-#define GAP_LEAST    3   /* as many equal bytes end a run: it takes two to begin the next */
-#define RUNS_MOST    (2 * RECORD_BYTES) /* of one record: a run takes two bytes more than it has */
-
-_Static_assert(RECORD_BYTES % sizeof(uint64_t) == 0, "is compared by words, and has no padding");
 
 /*
  * A packed table: an entry for each rank, and then what differs, of one rank after the other. What
@@ -23,6 +19,13 @@ typedef struct entry {
   uint32_t end;  /* of what differs, counted from the end of the entries */
 } entry;
 
+/* From what a rank's record differs. */
+static colli_rank_base base_of(int rank, int host) {
+  return rank == 0      ? COLLI_RANK_FROM_NOTHING
+         : rank == host ? COLLI_RANK_FROM_FIRST
+                        : COLLI_RANK_FROM_HOST;
+}
+
 /* An entry of a packed table, which need not be aligned for it. */
 static entry entry_of(const colli_rank_table *table, int rank) {
   entry found;
@@ -31,50 +34,6 @@ static entry entry_of(const colli_rank_table *table, int rank) {
 }
 
 /* ---- packing --------------------------------------------------------------------------------- */
-
-/* How many bytes from `at` on are equal. */
-static size_t count_equal(const uint8_t *a, const uint8_t *b, size_t at) {
-  const size_t begin = at;
-  for (; at + sizeof(uint64_t) <= RECORD_BYTES; at += sizeof(uint64_t)) {
-    uint64_t left, right;
-    memcpy(&left, a + at, sizeof(left));
-    memcpy(&right, b + at, sizeof(right));
-    if (left != right)
-      break;
-  }
-  while (at < RECORD_BYTES && a[at] == b[at])
-    at++;
-  return at - begin;
-}
-
-/* How many bytes from `at` on belong to one run. */
-static size_t count_run(const uint8_t *a, const uint8_t *b, size_t at) {
-  size_t count = 0, equal = 0; /* at its end */
-  while (at + count < RECORD_BYTES && count < RUN_MOST && equal < GAP_LEAST) {
-    equal = a[at + count] == b[at + count] ? equal + 1 : 0;
-    count++;
-  }
-  return count - equal;
-}
-
-/* Writes what differs between a record and its base to `out`. Returns how many bytes it takes. */
-static size_t write_runs(const uint8_t *base, const uint8_t *record, uint8_t *out) {
-  size_t used = 0;
-  for (size_t at = 0; at < RECORD_BYTES;) {
-    size_t skip = count_equal(base, record, at);
-    at += skip;
-    if (at == RECORD_BYTES)
-      break;
-    for (; skip > RUN_MOST; skip -= RUN_MOST, used += 2)
-      memcpy(out + used, (uint8_t[]){RUN_MOST, 0}, 2);
-    const size_t count = count_run(base, record, at);
-    memcpy(out + used, (uint8_t[]){(uint8_t)skip, (uint8_t)count}, 2);
-    memcpy(out + used + 2, record + at, count);
-    used += 2 + count;
-    at += count;
-  }
-  return used;
-}
 
 /* A rank and its host, to be sorted. */
 typedef struct resident {
@@ -115,11 +74,14 @@ typedef struct packing {
   size_t head;           /* bytes of entries */
   size_t used, room;     /* bytes */
   unsigned char *packed; /* NULL: out of memory */
+  colli_rank_words differ[COLLI_RANK_BASES];
 } packing;
 
-static packing begin_packing(int nranks) {
+/* `room`: bytes that it will take, or fewer. */
+static packing begin_packing(int nranks, size_t room) {
   const size_t head = (size_t)nranks * sizeof(entry);
-  return (packing){.head = head, .used = head, .room = head, .packed = malloc(head)};
+  room = (room > head ? room : head) + COLLI_RANK_RUNS_MOST;
+  return (packing){.head = head, .used = head, .room = room, .packed = malloc(room)};
 }
 
 /* Frees what is left of a packing that failed. False. */
@@ -129,22 +91,40 @@ static bool give_up(packing *p) {
   return false;
 }
 
-/* Adds a rank whose record is to differ from that of the first one on its host, from rank 0's or
- * from nothing: `base`. False if out of memory. */
-static bool pack_record(packing *p, int rank, int host, const colli_rank_info *base,
-                        const colli_rank_info *record) {
-  if (p->used + RUNS_MOST > p->room) {
-    const size_t more = 2 * p->used + RUNS_MOST;
-    unsigned char *larger = realloc(p->packed, more);
-    if (!larger)
-      return give_up(p);
-    p->packed = larger;
-    p->room = more;
+/* Makes room for a rank, which may fail: then nothing is packed any more. */
+static void make_room(packing *p) {
+  if (!p->packed || p->used + COLLI_RANK_RUNS_MOST <= p->room)
+    return;
+  const size_t more = 2 * p->used + COLLI_RANK_RUNS_MOST;
+  unsigned char *larger = realloc(p->packed, more);
+  if (!larger) {
+    give_up(p);
+    return;
   }
-  p->used += write_runs((const uint8_t *)base, (const uint8_t *)record, p->packed + p->used);
+  p->packed = larger;
+  p->room = more;
+}
+
+static colli_rank_writer begin_rank(packing *p, int rank, int host) {
+  return (colli_rank_writer){.out = p->packed + p->used, .words = &p->differ[base_of(rank, host)]};
+}
+
+static void end_rank(packing *p, int rank, int host, const colli_rank_writer *w) {
+  p->used += w->used;
   const entry at = {(uint32_t)host, (uint32_t)(p->used - p->head)};
   memcpy(p->packed + (size_t)rank * sizeof(at), &at, sizeof(at));
-  return true;
+}
+
+/* Adds a rank whose record is to differ from that of the first one on its host, from rank 0's or
+ * from nothing: `base`. */
+static void pack_record(packing *p, int rank, int host, const colli_rank_info *base,
+                        const colli_rank_info *record) {
+  make_room(p);
+  if (!p->packed)
+    return;
+  colli_rank_writer w = begin_rank(p, rank, host);
+  colli_rank_runs_write(&w, base, record, 0, RECORD_BYTES);
+  end_rank(p, rank, host, &w);
 }
 
 /* Puts all that was packed into a table, in place of what it had; false if out of memory, now or
@@ -156,44 +136,13 @@ static bool finish_packing(packing *p, colli_rank_table *table) {
   free(table->packed);
   table->packed = fitting;
   table->bytes = p->used;
+  memcpy(table->differ, p->differ, sizeof(p->differ));
   return true;
 }
 
 static const colli_rank_info nothing;
 
 /* ---- unpacking ------------------------------------------------------------------------------- */
-
-/* Copies a run. Most have a few bytes, for which a call of memcpy() takes longer than the copy. */
-static inline void copy_run(uint8_t *to, const uint8_t *from, size_t count) {
-  size_t at = 0;
-  for (; at + sizeof(uint64_t) <= count; at += sizeof(uint64_t))
-    memcpy(to + at, from + at, sizeof(uint64_t));
-  if (count & 4)
-    memcpy(to + at, from + at, 4), at += 4;
-  if (count & 2)
-    memcpy(to + at, from + at, 2), at += 2;
-  if (count & 1)
-    to[at] = from[at];
-}
-
-/* Puts the bytes of some runs into a record, unless that is NULL. False: the runs are damaged. */
-static bool read_runs(const uint8_t *runs, size_t bytes, uint8_t *record) {
-  size_t at = 0;
-  for (size_t used = 0; used < bytes;) {
-    if (bytes - used < 2)
-      return false;
-    const size_t skip = runs[used], count = runs[used + 1];
-    at += skip;
-    used += 2;
-    if (at > RECORD_BYTES || count > RECORD_BYTES - at || count > bytes - used)
-      return false;
-    if (record)
-      copy_run(record + at, runs + used, count);
-    at += count;
-    used += count;
-  }
-  return true;
-}
 
 /* Where what differs of a rank begins, and its length. */
 static const uint8_t *runs_of(const colli_rank_table *table, int rank, size_t *bytes) {
@@ -202,11 +151,12 @@ static const uint8_t *runs_of(const colli_rank_table *table, int rank, size_t *b
   return table->packed + (size_t)table->nranks * sizeof(entry) + begin;
 }
 
-/* Makes a copy of the record from which a rank's differs that rank's. */
+/* Makes a copy of the record from which a rank's differs that rank's. Its runs were checked when
+ * they came. */
 static void differ(const colli_rank_table *table, int rank, colli_rank_info *info) {
   size_t bytes;
   const uint8_t *runs = runs_of(table, rank, &bytes);
-  (void)read_runs(runs, bytes, (uint8_t *)info); /* was checked when it came */
+  colli_rank_runs_read(runs, bytes, info);
 }
 
 colli_rank_info colli_rank_at(const colli_rank_table *table, int rank) {
@@ -222,33 +172,34 @@ colli_rank_info colli_rank_at(const colli_rank_table *table, int rank) {
   return info;
 }
 
-colli_rank_walk colli_rank_walk_begin(const colli_rank_table *table) {
-  colli_rank_walk walk = {.table = table};
+colli_rank_walk colli_rank_walk_over(const colli_rank_table *table, size_t offset, size_t bytes) {
+  colli_rank_walk walk = {
+      .table = table,
+      .between = colli_rank_words_has(&table->differ[COLLI_RANK_FROM_FIRST], offset, bytes),
+      .within = colli_rank_words_has(&table->differ[COLLI_RANK_FROM_HOST], offset, bytes)};
   walk.first = walk.of_host = walk.info = colli_rank_at(table, 0);
   return walk;
 }
 
-/* Takes back what makes the record that a walk is at differ from that of its host. To copy all of
- * it would take several times as long. */
-static void step_back(colli_rank_walk *walk) {
-  size_t bytes, at = 0;
-  const uint8_t *runs = runs_of(walk->table, walk->rank, &bytes);
-  for (size_t used = 0; walk->rank != walk->host && used < bytes; used += 2u + runs[used + 1]) {
-    at += runs[used];
-    copy_run((uint8_t *)&walk->info + at, (const uint8_t *)&walk->of_host + at, runs[used + 1]);
-    at += runs[used + 1];
-  }
+colli_rank_walk colli_rank_walk_begin(const colli_rank_table *table) {
+  return colli_rank_walk_over(table, 0, RECORD_BYTES);
 }
 
 const colli_rank_info *colli_rank_walk_to(colli_rank_walk *walk, int rank) {
+  if (!walk->between && !walk->within)
+    return &walk->first;
   const int host = colli_rank_host(walk->table, rank);
+  if (host == walk->host && !walk->within)
+    return &walk->of_host;
   if (host != walk->host) {
     walk->of_host = walk->first;
     differ(walk->table, host, &walk->of_host);
     walk->host = host;
     walk->info = walk->of_host;
-  } else {
-    step_back(walk);
+  } else if (walk->rank != host) { /* to copy all of the host's takes several times as long */
+    size_t bytes;
+    const uint8_t *runs = runs_of(walk->table, walk->rank, &bytes);
+    colli_rank_runs_undo(runs, bytes, &walk->of_host, &walk->info);
   }
   walk->rank = rank;
   if (rank != host)
@@ -293,9 +244,17 @@ void colli_rank_table_free(colli_rank_table *table) {
   free(table);
 }
 
+/* A change of some fields of all records. */
+typedef struct rank_change {
+  const colli_rank_table *table; /* as it was */
+  size_t from, to;               /* where these fields are */
+  colli_rank_change_fn change;
+  void *ctx;
+} rank_change;
+
 bool colli_rank_table_replace(colli_rank_table *table, const colli_rank_info *records) {
   int *bases = find_bases(records, table->nranks);
-  packing p = begin_packing(table->nranks);
+  packing p = begin_packing(table->nranks, table->bytes);
   if (!bases)
     return give_up(&p);
   for (int rank = 0; p.packed && rank < table->nranks; rank++) {
@@ -307,34 +266,57 @@ bool colli_rank_table_replace(colli_rank_table *table, const colli_rank_info *re
   return finish_packing(&p, table);
 }
 
-bool colli_rank_table_change(colli_rank_table *table, colli_rank_change_fn change, void *ctx) {
-  packing p = begin_packing(table->nranks);
-  colli_rank_walk walk = colli_rank_walk_begin(table);
-  colli_rank_info first = walk.first, of_host; /* changed */
-  change(ctx, 0, &first);
+/* Adds a rank that was in a table, with other values in the fields that change. */
+static void pack_changed(packing *p, const rank_change *c, int rank, const colli_rank_info *base,
+                         const colli_rank_info *record) {
+  make_room(p);
+  if (!p->packed)
+    return;
+  size_t bytes;
+  const uint8_t *runs = runs_of(c->table, rank, &bytes);
+  const int host = colli_rank_host(c->table, rank);
+  colli_rank_writer w = begin_rank(p, rank, host);
+  colli_rank_runs_rewrite(&w, runs, bytes, 0, c->from);
+  colli_rank_runs_write(&w, base, record, c->from, c->to);
+  colli_rank_runs_rewrite(&w, runs, bytes, c->to, RECORD_BYTES);
+  end_rank(p, rank, host, &w);
+}
+
+/* Gets a rank's fields that change, changed; the others stay as they are in `info`. */
+static void get_changed(const rank_change *c, colli_rank_walk *walk, int rank,
+                        colli_rank_info *info) {
+  const uint8_t *known = (const uint8_t *)colli_rank_walk_to(walk, rank);
+  memcpy((uint8_t *)info + c->from, known + c->from, c->to - c->from);
+  c->change(c->ctx, rank, info);
+}
+
+bool colli_rank_table_change(colli_rank_table *table, size_t offset, size_t bytes,
+                             colli_rank_change_fn change, void *ctx) {
+  const rank_change c = {table, offset, offset + bytes, change, ctx};
+  packing p = begin_packing(table->nranks, table->bytes);
+  colli_rank_walk walk = colli_rank_walk_over(table, offset, bytes);
+  colli_rank_info first = nothing, of_host, info = nothing;
+  get_changed(&c, &walk, 0, &first);
   of_host = first;
   for (int rank = 0, before = 0; p.packed && rank < table->nranks; rank++) {
     const int host = colli_rank_host(table, rank);
-    if (host != before) {
-      of_host = *colli_rank_walk_to(&walk, host);
-      change(ctx, host, &of_host);
-      before = host;
-    }
-    if (host == rank) {
-      pack_record(&p, rank, host, rank ? &first : &nothing, &of_host);
-      continue;
-    }
-    colli_rank_info info = *colli_rank_walk_to(&walk, rank);
-    change(ctx, rank, &info);
-    COLLI_ASSERT(info.host_id == of_host.host_id); /* so it was when it came, too */
-    pack_record(&p, rank, host, &of_host, &info);
+    if (host != before)
+      get_changed(&c, &walk, host, &of_host);
+    before = host;
+    if (host != rank)
+      get_changed(&c, &walk, rank, &info);
+    pack_changed(&p, &c, rank,
+                 host != rank ? &of_host
+                 : rank       ? &first
+                              : &nothing,
+                 host != rank ? &info : &of_host);
   }
   return finish_packing(&p, table);
 }
 
 bool colli_rank_table_fits(int nranks, size_t bytes) {
   const size_t n = (size_t)nranks;
-  return bytes >= n * sizeof(entry) && bytes <= n * (sizeof(entry) + RUNS_MOST);
+  return bytes >= n * sizeof(entry) && bytes <= n * (sizeof(entry) + COLLI_RANK_RUNS_MOST);
 }
 
 colli_rank_table *colli_rank_table_receive(int nranks, size_t bytes) {
@@ -349,7 +331,8 @@ colli_rank_table *colli_rank_table_receive(int nranks, size_t bytes) {
   return NULL;
 }
 
-bool colli_rank_table_check(const colli_rank_table *table) {
+bool colli_rank_table_check(colli_rank_table *table) {
+  colli_rank_words differ[COLLI_RANK_BASES] = {0};
   const size_t all = table->bytes - (size_t)table->nranks * sizeof(entry);
   uint32_t before = 0;
   for (int rank = 0; rank < table->nranks; rank++) {
@@ -360,9 +343,10 @@ bool colli_rank_table_check(const colli_rank_table *table) {
     if (!is_first || at.end < before || at.end > all)
       return false;
     const uint8_t *runs = runs_of(table, rank, &bytes);
-    if (!read_runs(runs, bytes, NULL))
+    if (!colli_rank_runs_check(runs, bytes, &differ[base_of(rank, (int)at.base)]))
       return false;
     before = at.end;
   }
+  memcpy(table->differ, differ, sizeof(differ));
   return before == all;
 }

@@ -18,6 +18,7 @@
 #define COLLI_CPU_WORDS      16
 #define COLLI_LEVELS_BYTES   96
 #define COLLI_HOST_LEVELS    3 /* of groups of hosts */
+#define COLLI_RANK_WORD      8 /* bytes: in such words a table notes where records differ */
 
 /* Where colli_rank_info.link_mbit comes from. Later ones are trusted more. */
 typedef enum colli_speed_source {
@@ -77,10 +78,24 @@ typedef struct colli_rank_info {
   uint32_t gpu_slot_bytes; /* COLL_GPU_SLOT_BYTES */
 } colli_rank_info;
 
+/* Words of a record: a bit for each. */
+typedef struct colli_rank_words {
+  uint64_t bits[(sizeof(colli_rank_info) / COLLI_RANK_WORD + 63) / 64];
+} colli_rank_words;
+
+/* From what a record differs. */
+typedef enum colli_rank_base {
+  COLLI_RANK_FROM_NOTHING, /* rank 0's from 0 */
+  COLLI_RANK_FROM_FIRST,   /* those of first ranks on hosts from rank 0's */
+  COLLI_RANK_FROM_HOST,    /* others from that of the first rank on their host */
+  COLLI_RANK_BASES
+} colli_rank_base;
+
 typedef struct colli_rank_table {
   int nranks;
-  size_t bytes;          /* of: */
-  unsigned char *packed; /* rank_table.c says what is in it */
+  size_t bytes;                              /* of: */
+  unsigned char *packed;                     /* rank_table.c says what is in it */
+  colli_rank_words differ[COLLI_RANK_BASES]; /* the words in which records do; some may not */
 } colli_rank_table;
 
 /* Makes a table of `nranks` records. NULL: out of memory. */
@@ -90,10 +105,19 @@ void colli_rank_table_free(colli_rank_table *table);
 /* Replaces all records of a table. False: out of memory; the table is as before. */
 bool colli_rank_table_replace(colli_rank_table *table, const colli_rank_info *records);
 
-/* Changes all records of a table, but not their hosts; may call change(ctx, rank, its record) more
- * than once for a rank. False: out of memory; the table is as before. */
+/* `offset` and `bytes` of neighbouring fields of a record. */
+#define COLLI_RANK_FIELDS(first, last)                                                             \
+  offsetof(colli_rank_info, first), offsetof(colli_rank_info, last) +                              \
+                                        sizeof(((colli_rank_info *)0)->last) -                     \
+                                        offsetof(colli_rank_info, first)
+#define COLLI_RANK_FIELD(only) COLLI_RANK_FIELDS(only, only)
+
+/* Changes neighbouring fields of all records, but not their hosts: calls change(ctx, rank, info)
+ * with a record of which only these fields mean something, maybe more than once for a rank. False:
+ * out of memory; the table is as before. */
 typedef void (*colli_rank_change_fn)(void *ctx, int rank, colli_rank_info *info);
-bool colli_rank_table_change(colli_rank_table *table, colli_rank_change_fn change, void *ctx);
+bool colli_rank_table_change(colli_rank_table *table, size_t offset, size_t bytes,
+                             colli_rank_change_fn change, void *ctx);
 
 /* One rank's record. It is put together anew: loops over many ranks walk. */
 colli_rank_info colli_rank_at(const colli_rank_table *table, int rank);
@@ -101,6 +125,7 @@ colli_rank_info colli_rank_at(const colli_rank_table *table, int rank);
 /* A walk over records, which does what ranks of one host share only once. */
 typedef struct colli_rank_walk {
   const colli_rank_table *table;
+  bool between, within;    /* whether hosts differ, or ranks on one host, in what is looked at */
   colli_rank_info first;   /* rank 0's */
   colli_rank_info of_host; /* the one from which those of the ranks on a host differ, ... */
   int host;                /* ... which is that of this rank */
@@ -109,6 +134,10 @@ typedef struct colli_rank_walk {
 } colli_rank_walk;
 
 colli_rank_walk colli_rank_walk_begin(const colli_rank_table *table);
+
+/* The same for one who looks at these fields only, which is fast where they are equal: other fields
+ * may be those of another rank. */
+colli_rank_walk colli_rank_walk_over(const colli_rank_table *table, size_t offset, size_t bytes);
 
 /* A rank's record, which is the walk's, and good until the next. Any order will do, but one host
  * after the other is fast. */
@@ -127,7 +156,8 @@ bool colli_rank_table_fits(int nranks, size_t bytes);
  * memory. */
 colli_rank_table *colli_rank_table_receive(int nranks, size_t bytes);
 
-/* Whether what was received is a table. What its records say is not looked at. */
-bool colli_rank_table_check(const colli_rank_table *table);
+/* Whether what was received is a table, which may then be read. What its records say is not looked
+ * at. */
+bool colli_rank_table_check(colli_rank_table *table);
 
 #endif

@@ -23,23 +23,64 @@ static void change(colli_prng *prng, colli_rank_info *info) {
   }
 }
 
-/* Fills in records of ranks on hosts, which differ a little or a lot. */
+/* Fills in records of ranks on hosts, which differ a little or a lot, or on each host not at all.
+ */
 static void fill(colli_prng *prng, colli_rank_info *all, int nranks) {
   const uint64_t hosts = colli_prng_below(prng, (uint64_t)nranks) + 1;
+  const bool alike = colli_prng_below(prng, 2), by_host = colli_prng_below(prng, 2);
   memset(all, 0, (size_t)nranks * sizeof(*all));
   for (int rank = 0; rank < nranks; rank++) {
-    if (rank > 0 && colli_prng_below(prng, 4))
+    const uint64_t host = colli_prng_below(prng, hosts);
+    int mate = 0;
+    while (mate < rank && all[mate].host_id != host)
+      mate++;
+    if (alike)
+      all[rank] = all[by_host && mate < rank ? mate : 0];
+    else if (rank > 0 && colli_prng_below(prng, 4))
       all[rank] = all[colli_prng_below(prng, (uint64_t)rank)];
-    change(prng, &all[rank]);
-    all[rank].host_id = colli_prng_below(prng, hosts);
+    if (!alike || rank == 0)
+      change(prng, &all[rank]);
+    else if (!by_host || mate == rank)
+      all[rank].host[colli_prng_below(prng, sizeof(all->host))] ^= (char)(rank % 3);
+    all[rank].host_id = host;
   }
 }
 
-/* A colli_rank_change_fn: some ranks get the processes that they have in `ctx`. */
-static void take_pid(void *ctx, int rank, colli_rank_info *info) {
-  const colli_rank_info *all = ctx;
+/* Some bytes of records, with which some ranks' are replaced. */
+typedef struct replacement {
+  const colli_rank_info *all;
+  size_t offset, bytes;
+} replacement;
+
+/* A colli_rank_change_fn. */
+static void replace(void *ctx, int rank, colli_rank_info *info) {
+  const replacement *r = ctx;
   if (rank % 3 == 0)
-    info->pid = all[rank].pid;
+    memcpy((uint8_t *)info + r->offset, (const uint8_t *)&r->all[rank] + r->offset, r->bytes);
+}
+
+/* Which bytes are to change: not the host. */
+static replacement choose_bytes(colli_prng *prng, const colli_rank_info *all) {
+  const size_t host = offsetof(colli_rank_info, host_id), after = host + sizeof(all->host_id);
+  const size_t offset = colli_prng_below(prng, sizeof(*all));
+  const size_t rest = (offset < host ? host : sizeof(*all)) - offset;
+  return (replacement){all, offset >= host && offset < after ? after : offset,
+                       offset >= host && offset < after ? 8 : colli_prng_below(prng, rest) + 1};
+}
+
+/* Walks over some fields, in any order. */
+static void expect_walk_over(colli_prng *prng, const colli_rank_table *table,
+                             const colli_rank_info *all) {
+  const size_t offset = colli_prng_below(prng, sizeof(*all));
+  const size_t rest = sizeof(*all) - offset;
+  const size_t bytes = colli_prng_below(prng, rest < 100 ? rest : 100) + 1;
+  colli_rank_walk walk = colli_rank_walk_over(table, offset, bytes);
+  for (int i = 0; i < table->nranks; i++) {
+    const int rank = i % 3 ? i : (int)colli_prng_below(prng, (uint64_t)table->nranks);
+    const uint8_t *found = (const uint8_t *)colli_rank_walk_to(&walk, rank);
+    cr_assert_eq(memcmp(found + offset, (const uint8_t *)&all[rank] + offset, bytes), 0,
+                 "rank %d, %zu bytes at %zu", rank, bytes, offset);
+  }
 }
 
 /* Walks in any order, and changes what ranks of one host share or not. */
@@ -51,9 +92,12 @@ static void expect_walk_and_change(colli_prng *prng, colli_rank_table *table,
     cr_assert_eq(memcmp(colli_rank_walk_to(&walk, rank), &all[rank], sizeof(*all)), 0, "rank %d",
                  rank);
   }
+  replacement r = choose_bytes(prng, all);
   for (int rank = 0; rank < table->nranks; rank += 3)
-    all[rank].pid = (int32_t)colli_prng_below(prng, 1000);
-  cr_assert(colli_rank_table_change(table, take_pid, all));
+    for (size_t i = 0; i < r.bytes; i++)
+      if (colli_prng_below(prng, 3))
+        ((uint8_t *)&all[rank])[r.offset + i] = (uint8_t)colli_prng_below(prng, 3);
+  cr_assert(colli_rank_table_change(table, r.offset, r.bytes, replace, &r));
   cr_assert(colli_rank_table_check(table));
 }
 
@@ -75,7 +119,9 @@ Test(rank_table, keeps_every_byte, .timeout = 120) {
                    rank, nranks);
       cr_assert_eq(colli_rank_host(table, rank), first);
     }
+    expect_walk_over(&prng, table, all);
     expect_walk_and_change(&prng, table, all);
+    expect_walk_over(&prng, table, all);
     colli_rank_info *changed = colli_rank_table_unpack(table);
     cr_assert(changed && memcmp(changed, all, (size_t)nranks * sizeof(*all)) == 0);
     free(changed);

@@ -5,7 +5,7 @@ bool boot_time_asks(const colli_rank_table *table, int server, int rank) {
   const uint64_t clock_id = colli_rank_at(table, rank).clock_id;
   if (clock_id == 0 || colli_rank_at(table, server).clock_id == clock_id)
     return false;
-  colli_rank_walk walk = colli_rank_walk_begin(table);
+  colli_rank_walk walk = colli_rank_walk_over(table, COLLI_RANK_FIELD(clock_id));
   int first = 0;
   while (colli_rank_walk_to(&walk, first)->clock_id != clock_id)
     first++;
