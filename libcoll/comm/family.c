@@ -12,6 +12,7 @@
 #include "libcoll/base/error.h"
 #include "libcoll/base/prng.h"
 #include "libcoll/comm/comm.h"
+#include "libcoll/comm/inspect.h"
 #include "libcoll/comm/mux/mux.h"
 #include "libcoll/comm/notice_send.h"
 #include "libcoll/comm/report.h"
@@ -335,22 +336,16 @@ coll_status colli_family_open(const colli_assembly *assembly, colli_family **out
 /* Chooses the transport for a peer: the first that both have and that reaches it. */
 static coll_status choose_transport(colli_family *family, const colli_rank_info *self, int peer,
                                     const colli_rank_info *other, coll_error *error) {
-  char reasons[256] = "";
-  for (int i = 0; i < family->nports; i++) {
-    colli_port *port = &family->ports[i];
-    coll_link link = {0};
-    if (!port->endpoint || !(self->transports & 1u << i))
-      continue;
-    if (!(other->transports & 1u << i))
-      snprintf(link.reason, sizeof(link.reason), "rank %d does not have it", peer);
-    else if (port->ops->reach(self->blob[i], other->blob[i], &link)) {
+  const uint32_t both = self->transports & other->transports;
+  coll_link link;
+  for (int i = 0; i < family->nports; i++)
+    if (family->ports[i].endpoint && both & 1u << i &&
+        family->ports[i].ops->reach(self->blob[i], other->blob[i], &link)) {
       family->routes[peer] = (int8_t)i;
       return COLL_OK;
     }
-    size_t used = strlen(reasons);
-    snprintf(reasons + used, sizeof(reasons) - used, "%s%s: %s", used ? "; " : "", port->ops->name,
-             link.reason);
-  }
+  char reasons[256];
+  colli_family_say_unreached(family, self, peer, other, reasons, sizeof(reasons));
   return colli_error_set(error, COLL_ERR_UNREACHABLE, "create",
                          "no transport joins rank %d (host %s) and rank %d (host %s): %s; check "
                          "COLL_TRANSPORT and COLL_TCP_IFNAME on both",

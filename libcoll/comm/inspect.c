@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "libcoll/comm/comm.h"
 #include "libcoll/cost/host_links.h"
@@ -23,6 +24,23 @@ void colli_family_link(const colli_family *family, int rank, const char **transp
     ops->reach(self.blob[route], other.blob[route], &how);
   }
   snprintf(reason, reason_bytes, "%s", how.reason);
+}
+
+void colli_family_say_unreached(const colli_family *family, const colli_rank_info *self, int peer,
+                                const colli_rank_info *other, char *text, size_t bytes) {
+  *text = '\0';
+  for (int i = 0; i < family->nports; i++) {
+    const colli_port *port = &family->ports[i];
+    coll_link link = {0};
+    if (!port->endpoint || !(self->transports & 1u << i))
+      continue;
+    if (!(other->transports & 1u << i))
+      snprintf(link.reason, sizeof(link.reason), "rank %d does not have it", peer);
+    else
+      port->ops->reach(self->blob[i], other->blob[i], &link);
+    const size_t used = strlen(text);
+    snprintf(text + used, bytes - used, "%s%s: %s", used ? "; " : "", port->ops->name, link.reason);
+  }
 }
 
 /* Which transport connects this rank and another one of a communicator, and why. */

@@ -36,6 +36,10 @@ struct colli_family;
 void colli_family_link(const struct colli_family *family, int rank, const char **transport,
                        char *reason, size_t reason_bytes);
 
+/* Says of each transport of this rank, `self`, why it does not reach a peer of the base. */
+void colli_family_say_unreached(const struct colli_family *family, const colli_rank_info *self,
+                                int peer, const colli_rank_info *other, char *text, size_t bytes);
+
 /* The record with which `rank` described itself at creation. */
 colli_rank_info colli_comm_info(const coll_comm *comm, int rank);
 

@@ -133,7 +133,7 @@ bool colli_comm_show(coll_comm *comm) {
   shown->uid = comm->uid;
   shown->rank = comm->rank;
   shown->nranks = comm->nranks;
-  for (int rank = 0; rank < comm->nranks; rank++)
+  for (int rank = 0; comm->uid != 0 && rank < comm->nranks; rank++)
     shown->peers[rank].base_rank = (uint64_t)colli_comm_base_rank(comm, rank);
   bool real = colli_world_is_real(&comm->world);
   colli_flights_init(&comm->exec.flights, &shown->flights, real ? NULL : comm->world.now_ns,

@@ -3,6 +3,14 @@
 
 #include "libcoll/base/assert.h"
 
+/* Whether there is a connection on some channel. */
+static bool is_connected(const colli_link *link) {
+  bool connected = false;
+  for (int channel = 0; channel < COLLI_CHANNELS; channel++)
+    connected |= link->conn[channel] != NULL;
+  return connected;
+}
+
 /* Creates the connection to a peer on a channel. */
 coll_conn *colli_exec_dial(colli_exec *exec, coll_request *op, int peer, int channel) {
   COLLI_ASSERT_RANK(peer >= 0 && peer < exec->nranks && peer != exec->rank, exec->rank);
@@ -16,6 +24,10 @@ coll_conn *colli_exec_dial(colli_exec *exec, coll_request *op, int peer, int cha
     return NULL;
   }
   COLLI_ASSERT_RANK(conn && conn->peer == peer && conn->channel == channel, exec->rank);
+  if (!is_connected(link)) {
+    link->next = exec->connected;
+    exec->connected = 1 + peer;
+  }
   link->conn[channel] = conn;
   return conn;
 }
@@ -34,12 +46,14 @@ void colli_exec_connect(colli_exec *exec, coll_request *op) {
 
 /* Ends all connections. */
 void colli_exec_disconnect(colli_exec *exec) {
-  for (int peer = 0; exec->links && peer < exec->nranks; peer++)
+  while (exec->connected) {
+    colli_link *link = &exec->links[exec->connected - 1];
+    exec->connected = link->next;
     for (int channel = 0; channel < COLLI_CHANNELS; channel++) {
-      coll_conn *conn = exec->links[peer].conn[channel];
-      if (!conn)
-        continue;
-      exec->links[peer].conn[channel] = NULL;
-      conn->ops->disconnect(conn);
+      coll_conn *conn = link->conn[channel];
+      link->conn[channel] = NULL;
+      if (conn)
+        conn->ops->disconnect(conn);
     }
+  }
 }

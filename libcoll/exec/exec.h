@@ -32,6 +32,7 @@ typedef struct colli_link {
   coll_conn *conn[COLLI_CHANNELS];
   uint64_t posted[COLLI_CHANNELS]; /* messages that the connection has taken */
   uint64_t *sent_bytes;            /* of all channels; the owner's, which lets others read it */
+  int next;                        /* in colli_exec.connected */
 } colli_link;
 
 /* What the executor tells its owner. */
@@ -49,6 +50,8 @@ struct colli_exec {
   int nranks;
   const colli_kernels *kernels;
   colli_link *links; /* nranks of them */
+  int connected;     /* 1 + the peer that was connected last, whose link leads to the one before;
+                      * 0: none. Of thousands of peers, few are. */
   colli_lane *head[COLLI_MAX_LANES], *tail[COLLI_MAX_LANES];
   unsigned active;               /* bit l: channel l has a lane to run */
   coll_request *newest, *oldest; /* in flight */

@@ -342,8 +342,8 @@ int colli_addr_affinity(const colli_addr *a, const colli_addr *b) {
   bits = bits < most ? bits : most;
   if (bits == 0)
     return 1;
-  for (int i = 0; i < bits; i++)
-    if ((a->ip[i / 8] ^ b->ip[i / 8]) & (0x80 >> (i % 8)))
-      return 1;
-  return 2;
+  const int whole = bits / 8, rest = bits % 8;
+  if (memcmp(a->ip, b->ip, (size_t)whole) != 0)
+    return 1;
+  return rest && (a->ip[whole] ^ b->ip[whole]) >> (8 - rest) ? 1 : 2;
 }

@@ -78,11 +78,12 @@ static bool prepare_shrink(shrink *s, coll_comm *comm, colli_settings *settings)
   s->slow = calloc(n, sizeof(*s->slow));
   s->links = calloc(n, sizeof(shrink_link *));
   s->members = calloc(n, sizeof(*s->members));
-  s->first = comm->rank;
-  s->end = comm->rank + 1;
+  s->met = calloc((n + 63) / 64, sizeof(*s->met));
+  if (s->met)
+    shrink_meet(s, comm->rank);
   s->up.conn = COLLI_SEALED_NONE;
   s->up.flags = malloc(n);
-  return s->b.polls.fds && s->gone && s->skipped && s->listed && s->slow && s->links &&
+  return s->met && s->b.polls.fds && s->gone && s->skipped && s->listed && s->slow && s->links &&
          s->members && s->up.flags;
 }
 
@@ -90,11 +91,12 @@ static bool prepare_shrink(shrink *s, coll_comm *comm, colli_settings *settings)
 static void release_shrink(shrink *s) {
   if (s->links && s->members)
     shrink_links_drop(s);
-  for (int r = s->first; s->members && r < s->end; r++) {
+  for (int r = shrink_next(s, 0); s->members && r < s->b.nranks; r = shrink_next(s, r + 1)) {
     free(s->members[r].list);
     shrink_forget_round(&s->members[r]);
   }
   free(s->members);
+  free(s->met);
   free(s->links);
   free(s->up.flags);
   free(s->slow);

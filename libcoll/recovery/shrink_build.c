@@ -125,7 +125,7 @@ static void watch(void *ctx, boot_polls *polls) {
   boot_polls_wake(polls, shrink_pass_up_ns(s));
   if (s->up.conn.fd >= 0)
     boot_polls_add(polls, s->up.conn.fd, POLLIN);
-  for (int r = s->first; r < s->end; r++)
+  for (int r = shrink_next(s, 0); r < s->b.nranks; r = shrink_next(s, r + 1))
     if (s->links[r])
       boot_polls_add(polls, s->links[r]->conn.fd, POLLIN);
 }

@@ -25,7 +25,7 @@ void shrink_take_list(shrink *s, uint64_t ballot, uint64_t list, bool renewed, i
 }
 
 void shrink_take_latest(shrink *s) {
-  for (int r = s->first; r < s->end; r++) {
+  for (int r = shrink_next(s, 0); r < s->b.nranks; r = shrink_next(s, r + 1)) {
     const shrink_member *m = &s->members[r];
     if (r != s->b.rank && m->in && m->head.ballot > s->ballot)
       shrink_take_list(s, m->head.ballot, m->head.list, m->head.renewed != 0, m->head.newcomers,
@@ -155,7 +155,7 @@ void shrink_wait_inside(shrink *s, uint64_t until_ns) {
   boot *b = &s->b;
   boot_polls_wake(&b->polls, until_ns);
   boot_polls_add(&b->polls, colli_ctrl_fd(s->comm->family->ctrl), POLLIN);
-  for (int r = s->first; r < s->end; r++)
+  for (int r = shrink_next(s, 0); r < s->b.nranks; r = shrink_next(s, r + 1))
     if (s->links[r])
       boot_polls_add(&b->polls, s->links[r]->conn.fd, POLLIN);
   boot_note_errno(b, boot_polls_wait(&b->polls), true);

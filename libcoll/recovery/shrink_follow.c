@@ -213,7 +213,7 @@ coll_status shrink_follow(shrink *s, int parent, bool *over) {
   if (s->up.conn.fd < 0)
     return COLL_OK;
   s->up = (shrink_uplink){.conn = s->up.conn, .heard_ns = colli_now_ns(), .flags = s->up.flags};
-  for (int r = s->first; r < s->end; r++)
+  for (int r = shrink_next(s, 0); r < s->b.nranks; r = shrink_next(s, r + 1))
     s->members[r].passed = s->members[r].lost = 0;
   shrink_say_checkin(s, 0);
   coll_status status = take_orders(s, parent, over);

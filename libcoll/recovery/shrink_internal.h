@@ -217,11 +217,30 @@ typedef struct shrink {
   int called;               /* the first ones there are told to build */
   uint32_t attempt;         /* how many parents this rank has had */
   shrink_uplink up;
-  int first, end;         /* of the ranks that have had a link or have spoken, and this one: of a
-                           * thousand, most hear of few */
+  uint64_t *met;          /* a bit for each rank that has had a link or has spoken, and this one: of
+                           * thousands, most meet few */
   shrink_link **links;    /* by rank; NULL: none */
   shrink_member *members; /* by rank */
 } shrink;
+
+/* The first rank from `rank` on that this one has met; nranks: there is none. */
+static inline int shrink_next(const shrink *s, int rank) {
+  for (int word = rank / 64; s->met && word <= (s->b.nranks - 1) / 64; word++) {
+    const uint64_t met = s->met[word] & (word == rank / 64 ? ~0ull << rank % 64 : ~0ull);
+    if (met)
+      return 64 * word + __builtin_ctzll(met);
+  }
+  return s->b.nranks;
+}
+
+static inline bool shrink_has_met(const shrink *s, int rank) {
+  return s->met[rank / 64] >> rank % 64 & 1;
+}
+
+static inline void shrink_meet(shrink *s, int rank) {
+  COLLI_ASSERT_RANK(rank >= 0 && rank < s->b.nranks, s->b.rank);
+  s->met[rank / 64] |= 1ull << rank % 64;
+}
 
 /* ---- common (shrink_common.c) ---------------------------------------------------------------- */
 

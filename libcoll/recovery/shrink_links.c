@@ -59,20 +59,13 @@ static void lose_member(shrink *s, int rank) {
   shrink_forget_round(m);
 }
 
-/* A rank gets a link, or speaks: [first, end) has it from now on. */
-static void include(shrink *s, int rank) {
-  COLLI_ASSERT_RANK(rank >= 0 && rank < s->b.nranks, s->b.rank);
-  s->first = rank < s->first ? rank : s->first;
-  s->end = rank >= s->end ? rank + 1 : s->end;
-}
-
 bool shrink_link_open(shrink *s, int rank, colli_auth *auth) {
   COLLI_ASSERT_RANK(rank >= 0 && rank < s->b.nranks && rank != s->b.rank, s->b.rank);
   shrink_link *link = shrink_alloc(s, sizeof(*link) + (size_t)s->b.nranks);
   if (!link)
     return false;
   shrink_link_drop(s, rank);
-  include(s, rank);
+  shrink_meet(s, rank);
   colli_sealed_open(&link->conn, auth);
   s->links[rank] = link;
   return true;
@@ -86,13 +79,13 @@ void shrink_link_drop(shrink *s, int rank) {
   free(link->body);
   free(link);
   s->links[rank] = NULL;
-  for (int r = s->first; r < s->end; r++)
+  for (int r = shrink_next(s, 0); r < s->b.nranks; r = shrink_next(s, r + 1))
     if (s->members[r].in && s->members[r].via == rank && !s->members[r].told)
       lose_member(s, r); /* otherwise it has left because all is over */
 }
 
 void shrink_links_drop(shrink *s) {
-  for (int r = s->first; s->links && r < s->end; r++)
+  for (int r = shrink_next(s, 0); s->links && r < s->b.nranks; r = shrink_next(s, r + 1))
     shrink_link_drop(s, r);
 }
 
@@ -129,7 +122,7 @@ static int take_checkin(shrink *s, int link, const shrink_part *part, const uint
     return EPROTO;
   if (part->attempt <= m->attempt)
     return COLL_T_DONE; /* of a connection before this one */
-  include(s, part->rank);
+  shrink_meet(s, part->rank);
   free(m->list);
   shrink_forget_round(m);
   *m = (shrink_member){.in = true, .via = link, .attempt = part->attempt, .head = head};
@@ -258,7 +251,7 @@ static int read_link(shrink *s, int rank) {
 }
 
 void shrink_links_read(shrink *s) {
-  for (int r = s->first; r < s->end; r++) {
+  for (int r = shrink_next(s, 0); r < s->b.nranks; r = shrink_next(s, r + 1)) {
     const int result = s->links[r] ? read_link(s, r) : COLL_T_AGAIN;
     if (result == EBADMSG)
       s->altered = r;
@@ -319,7 +312,7 @@ static void note_order(shrink_member *m, const shrink_order *order) {
 void shrink_pass_down(shrink *s, const shrink_order *order, const uint8_t *flags) {
   shrink_order whole = *order;
   whole.nranks = s->b.nranks;
-  for (int r = s->first; r < s->end; r++) {
+  for (int r = shrink_next(s, 0); r < s->b.nranks; r = shrink_next(s, r + 1)) {
     shrink_member *m = &s->members[r];
     if (!m->in || !(flags[r] & SHRINK_FOR))
       continue;
@@ -329,7 +322,7 @@ void shrink_pass_down(shrink *s, const shrink_order *order, const uint8_t *flags
     if (m->via != s->b.rank && s->links[m->via])
       s->links[m->via]->wanted = true;
   }
-  for (int r = s->first; r < s->end; r++) {
+  for (int r = shrink_next(s, 0); r < s->b.nranks; r = shrink_next(s, r + 1)) {
     shrink_link *link = s->links[r];
     if (!link || !link->wanted)
       continue;
@@ -343,7 +336,7 @@ void shrink_pass_down(shrink *s, const shrink_order *order, const uint8_t *flags
 
 bool shrink_all_told(const shrink *s) {
   bool all = true;
-  for (int r = s->first; r < s->end; r++)
+  for (int r = shrink_next(s, 0); r < s->b.nranks; r = shrink_next(s, r + 1))
     all = all && (r == s->b.rank || !s->members[r].ends || s->members[r].told);
   return all;
 }

@@ -70,11 +70,13 @@ static unsigned unsent(const shrink_member *m) {
 /* Whether nobody else will soon have something of these kinds to pass on. */
 static bool is_complete(const shrink *s, unsigned kinds) {
   bool complete = !(kinds & SHRINK_TOLD) || shrink_all_told(s);
-  for (int r = 0; complete && r < s->b.nranks; r++) {
-    const shrink_member *m = &s->members[r];
-    const bool expected = r > s->b.rank && !s->gone[r] && !s->skipped[r] && !m->in;
-    if ((kinds & SHRINK_CHECKIN) && expected)
+  for (int r = s->b.rank + 1; complete && (kinds & SHRINK_CHECKIN) && r < s->b.nranks; r++) {
+    const bool in = shrink_has_met(s, r) && s->members[r].in;
+    if (!s->gone[r] && !s->skipped[r] && !in)
       complete = !shrink_is_below(r, s->b.rank);
+  }
+  for (int r = shrink_next(s, 0); complete && r < s->b.nranks; r = shrink_next(s, r + 1)) {
+    const shrink_member *m = &s->members[r];
     if ((kinds & SHRINK_CHECKIN) && m->in && m->asked)
       complete = false;
     if (m->in && m->awaited && !m->report)
@@ -131,14 +133,14 @@ static bool send_batch(shrink *s, colli_sealed *conn, int first, int last) {
   size_t most = (size_t)s->b.nranks;
   shrink_batch head = {
       .magic = SHRINK_MAGIC, .nranks = s->b.nranks, .aborter = s->aborter, .altered = s->altered};
-  for (int r = first; r <= last; r++)
+  for (int r = shrink_next(s, first); r <= last; r = shrink_next(s, r + 1))
     most += bytes_of(s, &s->members[r]);
   uint8_t *body = shrink_alloc(s, most);
   if (!body)
     return false;
   uint8_t *at = body + s->b.nranks;
   fill_flags(s, body);
-  for (int r = first; r <= last; r++) {
+  for (int r = shrink_next(s, first); r <= last; r = shrink_next(s, r + 1)) {
     const unsigned kinds = unsent(&s->members[r]);
     for (unsigned left = kinds; left; left &= left - 1)
       head.nparts++;
@@ -161,7 +163,7 @@ void shrink_send_checkin(shrink *s, colli_sealed *conn) {
 static int last_of_batch(const shrink *s, int first) {
   size_t bytes = 0;
   int last = first;
-  for (int r = first; r < s->end; r++) {
+  for (int r = first; r < s->b.nranks; r = shrink_next(s, r + 1)) {
     bytes += bytes_of(s, &s->members[r]);
     if (r > first && bytes > SHRINK_BATCH_BYTES)
       break;
@@ -173,7 +175,8 @@ static int last_of_batch(const shrink *s, int first) {
 /* Sends all that is to be passed on. */
 static bool send_all(shrink *s) {
   bool sent = true;
-  for (int first = s->first, last; sent && first < s->end; first = last + 1) {
+  for (int first = shrink_next(s, 0), last; sent && first < s->b.nranks;
+       first = shrink_next(s, last + 1)) {
     last = last_of_batch(s, first);
     sent = send_batch(s, &s->up.conn, first, last);
   }
@@ -184,7 +187,7 @@ bool shrink_pass_up(shrink *s) {
   shrink_uplink *up = &s->up;
   unsigned kinds = 0;
   bool urgent = s->altered >= 0 && !up->altered;
-  for (int r = s->first; r < s->end; r++) {
+  for (int r = shrink_next(s, 0); r < s->b.nranks; r = shrink_next(s, r + 1)) {
     const unsigned more = unsent(&s->members[r]);
     kinds |= more;
     urgent = urgent || (more & SHRINK_LOST) ||
@@ -200,7 +203,7 @@ bool shrink_pass_up(shrink *s) {
   up->altered = s->altered >= 0;
   if (!send_all(s))
     return false;
-  for (int r = s->first; r < s->end; r++) {
+  for (int r = shrink_next(s, 0); r < s->b.nranks; r = shrink_next(s, r + 1)) {
     shrink_member *m = &s->members[r];
     m->passed |= unsent(m) & ~(unsigned)SHRINK_LOST;
     m->awaited = m->awaited && !m->report;

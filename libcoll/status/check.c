@@ -26,7 +26,7 @@ const char *colli_status_check_comm(const colli_status_head *head, colli_status_
   if (comm->failed < 0)
     return "a status";
   for (int rank = 0; rank < comm->nranks; rank++)
-    if (comm->peers[rank].base_rank >= (uint64_t)head->nranks)
+    if (colli_status_base_rank(comm, rank) >= (uint64_t)head->nranks)
       return "a rank of the base";
   clean(comm->name, sizeof(comm->name));
   check_ring(comm->flights.collectives, comm->flights.last);

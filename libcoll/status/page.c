@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -127,12 +126,13 @@ colli_status_comm *colli_status_take(colli_status_page *page, int nranks) {
   colli_status_comm *comm = take_place(page);
   if (comm)
     return comm;
-  comm = aligned_alloc(64, colli_status_comm_bytes(nranks));
-  if (comm)
-    memset(comm, 0, colli_status_comm_bytes(nranks));
-  if (comm && page->head)
+  void *memory = mmap(NULL, colli_status_comm_bytes(nranks), PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0); /* of thousands of peers, few are used */
+  if (memory == MAP_FAILED)
+    return NULL;
+  if (page->head)
     __atomic_fetch_add(&page->head->unshown, 1, __ATOMIC_RELAXED);
-  return comm;
+  return memory;
 }
 
 void colli_status_show(colli_status_comm *comm) {
@@ -151,5 +151,5 @@ void colli_status_free(colli_status_page *page, colli_status_comm *comm) {
   }
   if (page->head)
     __atomic_fetch_sub(&page->head->unshown, 1, __ATOMIC_RELAXED);
-  free(comm);
+  munmap(comm, colli_status_comm_bytes(comm->nranks));
 }

@@ -20,7 +20,7 @@
 
 #define COLLI_STATUS_NAME    "libcoll-status" /* of the memfd */
 #define COLLI_STATUS_MAGIC   0x73746174636f6c6cull
-#define COLLI_STATUS_VERSION 2u
+#define COLLI_STATUS_VERSION 3u
 #define COLLI_STATUS_COMMS   64    /* communicators in a page; further ones are only counted */
 #define COLLI_STATUS_RANKS   65536 /* the most that a reader believes */
 #define COLLI_STATUS_TEXT    64    /* bytes of a name, with the end */
@@ -60,7 +60,7 @@ typedef struct colli_status_rank {
 /* What the page has of each rank of a communicator. */
 typedef struct colli_status_peer {
   uint64_t sent_bytes; /* to it */
-  uint64_t base_rank;
+  uint64_t base_rank;  /* not set in the base */
 } colli_status_peer;
 
 /* A communicator; its peers follow. */
@@ -76,6 +76,11 @@ typedef struct colli_status_comm {
   colli_status_peer peers[];
 } colli_status_comm;
 _Static_assert(offsetof(colli_status_comm, flights) % 64 == 0, "cache lines");
+
+/* A rank's number in the base. */
+static inline uint64_t colli_status_base_rank(const colli_status_comm *comm, int rank) {
+  return comm->uid == 0 ? (uint64_t)rank : comm->peers[rank].base_rank;
+}
 
 /* Bytes of a communicator, whose family has so many ranks, and of all before the first. */
 static inline size_t colli_status_comm_bytes(int nranks) {
@@ -117,9 +122,9 @@ int colli_status_open(colli_status_page *page, const colli_status_head *head);
 /* Closes it. Fine if there is none. */
 void colli_status_close(colli_status_page *page);
 
-/* Zeroed memory for a communicator of a family of that many ranks: in the page, or ordinary one if
- * there is no room. Others see it from colli_status_show() on. NULL: out of memory. Any thread may
- * take and free. */
+/* Zeroed memory for a communicator of that many ranks, which the caller writes into it: in the
+ * page, or ordinary one if there is no room. Others see it from colli_status_show() on. NULL: out
+ * of memory. Any thread may take and free. */
 colli_status_comm *colli_status_take(colli_status_page *page, int nranks);
 void colli_status_show(colli_status_comm *comm);
 void colli_status_free(colli_status_page *page, colli_status_comm *comm);

@@ -40,10 +40,10 @@ void colli_locality_describe(colli_rank_info *info) {
   }
 }
 
-/* A rank and its machine, which several hosts (containers) may share. */
+/* The first rank of a host, and its machine, which several hosts (containers) may share. */
 typedef struct resident {
   uint64_t machine;
-  int rank;
+  int first;
 } resident;
 
 /* Sorts by machine, and on a machine by rank. */
@@ -51,8 +51,15 @@ static int compare_machines(const void *a, const void *b) {
   const resident *left = a, *right = b;
   if (left->machine != right->machine)
     return left->machine < right->machine ? -1 : 1;
-  return left->rank < right->rank ? -1 : left->rank > right->rank;
+  return left->first < right->first ? -1 : left->first > right->first;
 }
+
+/* All hosts, by their machines. */
+typedef struct residents {
+  resident *hosts;
+  int count;
+  int *next; /* of each rank, the next one on its host; -1: none */
+} residents;
 
 /* The processors of a rank. */
 typedef struct allowance {
@@ -194,29 +201,39 @@ typedef struct full_machine {
   int ranks, cpus;
 } full_machine;
 
+/* How many ranks a machine has, whose first host is number `begin`. *end: of the hosts after it. */
+static int count_residents(const residents *all, int begin, int *end) {
+  int ranks = 0;
+  for (*end = begin; *end < all->count && all->hosts[*end].machine == all->hosts[begin].machine;
+       ++*end)
+    for (int r = all->hosts[*end].first; r >= 0; r = all->next[r])
+      ranks++;
+  return ranks;
+}
+
 /* Finds the machine with the most ranks per processor, and the facts about the own one of `rank`.
- * The ranks are `sorted`; there is `room` for those of one machine. *containers: whether some
- * machine has more ranks than processors, and several hosts. */
-static full_machine find_fullest(const colli_rank_table *table, const resident *sorted, int rank,
+ * There is `room` for those of one machine. *containers: whether some machine has more ranks than
+ * processors, and several hosts. */
+static full_machine find_fullest(const colli_rank_table *table, const residents *all, int rank,
                                  allowance *room, bool *containers, colli_locality *out) {
-  const int nranks = table->nranks;
   full_machine fullest = {1, 1};
   colli_rank_walk walk = colli_rank_walk_over(table, COLLI_RANK_FIELDS(cpus, quota_millicores));
-  for (int begin = 0, end; begin < nranks; begin = end) {
-    int hosts = 0;
+  for (int begin = 0, end; begin < all->count; begin = end) {
+    const int ranks = count_residents(all, begin, &end);
     bool here = false;
-    for (end = begin; end < nranks && sorted[end].machine == sorted[begin].machine; end++) {
-      const colli_rank_info *info = colli_rank_walk_to(&walk, sorted[end].rank);
-      memcpy(room[end - begin].cpus, info->cpus, sizeof(info->cpus));
-      room[end - begin].quota_group = info->quota_group;
-      room[end - begin].quota_millicores = info->quota_millicores;
-      hosts += colli_rank_host(table, sorted[end].rank) == sorted[end].rank;
-      here |= sorted[end].rank == rank;
-    }
-    const int ranks = end - begin, cpus = count_cpus(room, ranks);
+    allowance *at = room;
+    for (int host = begin; host < end; host++)
+      for (int r = all->hosts[host].first; r >= 0; r = all->next[r], at++) {
+        const colli_rank_info *info = colli_rank_walk_to(&walk, r);
+        memcpy(at->cpus, info->cpus, sizeof(info->cpus));
+        at->quota_group = info->quota_group;
+        at->quota_millicores = info->quota_millicores;
+        here |= r == rank;
+      }
+    const int cpus = count_cpus(room, ranks);
     if ((long long)ranks * fullest.cpus > (long long)fullest.ranks * cpus)
       fullest = (full_machine){ranks, cpus};
-    *containers |= ranks > cpus && hosts > 1;
+    *containers |= ranks > cpus && end - begin > 1;
     if (here) {
       out->neighbours = ranks;
       out->crowded = ranks > cpus;
@@ -235,26 +252,46 @@ static bool has_several_machines(const colli_rank_table *table) {
   return rank < table->nranks;
 }
 
-/* Sorts the ranks for find_fullest(); false if out of memory. */
+/* Sorts the hosts; false if out of memory. What was allocated is the caller's in any case. */
+static bool sort_hosts(const colli_rank_table *table, int nhosts, residents *all) {
+  const int nranks = table->nranks;
+  all->hosts = malloc((size_t)nhosts * sizeof(*all->hosts));
+  all->next = malloc((size_t)nranks * sizeof(*all->next));
+  if (!all->hosts || !all->next)
+    return false;
+  memset(all->next, -1, (size_t)nranks * sizeof(*all->next));
+  colli_rank_walk walk = colli_rank_walk_over(table, COLLI_RANK_FIELD(machine_id));
+  for (int rank = nranks - 1; rank >= 0; rank--) {
+    const int first = colli_rank_host(table, rank);
+    if (rank == first) {
+      all->hosts[all->count++] = (resident){colli_rank_walk_to(&walk, rank)->machine_id, rank};
+      continue;
+    }
+    all->next[rank] = all->next[first];
+    all->next[first] = rank;
+  }
+  qsort(all->hosts, (size_t)nhosts, sizeof(*all->hosts), compare_machines);
+  return true;
+}
+
+/* What the machines of all ranks are like; false if out of memory. */
 static bool ask_machines(const colli_rank_table *table, int rank, full_machine *fullest,
                          bool *containers, colli_locality *out) {
-  const size_t n = (size_t)table->nranks;
-  resident *sorted = malloc(n * sizeof(*sorted));
-  colli_rank_walk walk = colli_rank_walk_over(table, COLLI_RANK_FIELD(machine_id));
-  for (int i = 0; sorted && i < table->nranks; i++)
-    sorted[i] = (resident){colli_rank_walk_to(&walk, i)->machine_id, i};
-  if (sorted)
-    qsort(sorted, n, sizeof(*sorted), compare_machines);
-  int most = 0; /* ranks on one machine */
-  for (int i = 0, first = 0; sorted && i < table->nranks; i++) {
-    first = sorted[i].machine == sorted[first].machine ? first : i;
-    most = i - first >= most ? i - first + 1 : most;
+  residents all = {0};
+  allowance *room = NULL;
+  if (sort_hosts(table, out->ngroups, &all)) {
+    int most = 0; /* ranks on one machine */
+    for (int begin = 0, end; begin < all.count; begin = end) {
+      const int ranks = count_residents(&all, begin, &end);
+      most = ranks > most ? ranks : most;
+    }
+    room = malloc((size_t)most * sizeof(*room));
   }
-  allowance *room = malloc((size_t)most * sizeof(*room));
-  const bool made = sorted && room;
-  if (made)
-    *fullest = find_fullest(table, sorted, rank, room, containers, out);
-  free(sorted);
+  if (room)
+    *fullest = find_fullest(table, &all, rank, room, containers, out);
+  const bool made = room != NULL;
+  free(all.hosts);
+  free(all.next);
   free(room);
   return made;
 }

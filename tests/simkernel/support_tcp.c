@@ -12,8 +12,8 @@
 #include <sys/socket.h>
 
 /* Those that listen, by their ports: thousands of ranks do. NULL: none yet. */
-#define PORTS 65536
-static LIST_HEAD(, sk_tcp) listeners[PORTS];
+#define BUCKETS 65536
+static LIST_HEAD(, sk_tcp) listeners[BUCKETS]; /* all hosts use nearly the same ports */
 
 static int fail(int sys_errno) {
   errno = sys_errno;
@@ -95,10 +95,14 @@ int sk_tcp_name(sk_file *file, bool peer, struct sockaddr *name, unsigned *lengt
   return 0;
 }
 
+static unsigned bucket_of(int host, uint16_t port) {
+  return ((unsigned)host * 40503u + port) % BUCKETS;
+}
+
 sk_tcp *sk_tcp_listener(int host, uint16_t port) {
   sk_tcp *t;
-  LIST_FOREACH(t, &listeners[port], link)
-    if (t->host == host)
+  LIST_FOREACH(t, &listeners[bucket_of(host, port)], link)
+    if (t->host == host && t->port == port)
       return t;
   return NULL;
 }
@@ -138,7 +142,7 @@ int sk_tcp_listen(sk_file *file, int backlog) {
   if (!t->port)
     t->port = free_port(t->host);
   t->state = TCP_LISTENS;
-  LIST_INSERT_HEAD(&listeners[t->port], t, link);
+  LIST_INSERT_HEAD(&listeners[bucket_of(t->host, t->port)], t, link);
   return 0;
 }
 

@@ -156,7 +156,7 @@ static int shm_reach(const uint8_t a[COLL_BLOB_BYTES], const uint8_t b[COLL_BLOB
     reason = "different users";
   /* Latency and bandwidth of a cached copy through another core's cache on current servers. */
   *link = (coll_link){.alpha_ns = 130, .ns_per_byte = 0.05};
-  snprintf(link->reason, sizeof link->reason, "%s", reason ? reason : "same host, shared memory");
+  strncpy(link->reason, reason ? reason : "same host, shared memory", sizeof(link->reason) - 1);
   return reason == NULL;
 }
 

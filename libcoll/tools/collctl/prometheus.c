@@ -83,7 +83,7 @@ static void print_sent(const ctl_family *family, const ctl_comm *comm, int rank,
   uint64_t sent[TRANSPORTS];
   int count = 0;
   for (int peer = 0; peer < comm->nranks; peer++) {
-    const char *name = colli_status_ranks(page)[member->peers[peer].base_rank].transport;
+    const char *name = colli_status_ranks(page)[colli_status_base_rank(member, peer)].transport;
     int at = 0;
     while (at < count && strcmp(names[at], name) != 0)
       at++;

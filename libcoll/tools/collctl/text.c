@@ -106,7 +106,7 @@ static void print_member(const ctl_comm *comm, int rank, FILE *out) {
           (unsigned long long)member->flights.nmessages);
   for (int peer = 0; peer < comm->nranks; peer++) {
     const colli_status_rank *link =
-        &colli_status_ranks((colli_status_head *)page)[member->peers[peer].base_rank];
+        &colli_status_ranks((colli_status_head *)page)[colli_status_base_rank(member, peer)];
     if (peer == rank)
       continue;
     fprintf(out, "  to rank %d over %s (%s): %s sent", peer, link->transport, link->link,

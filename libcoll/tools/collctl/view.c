@@ -120,7 +120,7 @@ static ctl_comm *find_comm(ctl_family *family, const colli_status_comm *member) 
                      .pages = zeroed(member->nranks, sizeof(colli_status_head *)),
                      .members = zeroed(member->nranks, sizeof(colli_status_comm *))};
   for (int rank = 0; rank < comm->nranks; rank++)
-    comm->info[rank] = &family->ranks[member->peers[rank].base_rank];
+    comm->info[rank] = &family->ranks[colli_status_base_rank(member, rank)];
   return comm;
 }
 
