@@ -133,7 +133,8 @@ static void fail_attempt(const boot *b, boot_dial *dial, boot_attempt *attempt, 
   boot_close(&attempt->fd);
   if (!(dial->word & BOOT_SPARE_WORD)) /* nobody has to have that one */
     boot_note_errno(b, sys_errno, false);
-  uint64_t pause_ns = (10 * COLLI_NS_PER_MS) << (attempt->failures < 4 ? attempt->failures : 4);
+  /* A door that many knock at may have had no room for this one for a moment. */
+  uint64_t pause_ns = COLLI_NS_PER_MS << (attempt->failures < 7 ? attempt->failures : 7);
   attempt->failures++;
   attempt->sys_errno = sys_errno;
   attempt->far |= sys_errno == ETIMEDOUT;
