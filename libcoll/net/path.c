@@ -57,7 +57,9 @@ bool colli_path_queued(int fd, uint64_t *bytes) {
   return true;
 }
 
-void colli_path_keep_short(int fd) {
+void colli_path_keep_inside(int fd, const colli_path_marks *marks) {
   const int bytes = SHORT_BYTES;
   setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
+  if (!*marks->congestion)
+    setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", strlen("reno"));
 }

@@ -33,11 +33,14 @@ const char *colli_path_mark(int fd, const colli_path_marks *marks);
 bool colli_path_queued(int fd, uint64_t *bytes);
 
 /*
- * Lets a connection have at most half a megabyte under way, for peers on the same machine (in other
- * containers, too). The kernel allows several, which leave the processor's caches before they are
- * read.
+ * Tells the kernel that a connection does not leave this machine (but perhaps a container). It has
+ * at most half a megabyte under way: the kernel allows several, which leave the processor's caches
+ * before they are read. And unless the user has chosen a control of congestion, of which there is
+ * none, it is Reno, which every process may set: BBR sends by timers at a rate that it has
+ * measured, and measures too little where packets overtake each other on their way between
+ * processors.
  */
-void colli_path_keep_short(int fd);
+void colli_path_keep_inside(int fd, const colli_path_marks *marks);
 
 /* ---- round_trip.c ---------------------------------------------------------------------------- */
 

@@ -68,7 +68,7 @@ void tcp_conn_establish(tcp_conn *conn) {
   conn->source.events = 0;
   colli_heartbeat_enable(conn->source.fd, conn->ep->heartbeat_ms);
   if (conn->near)
-    colli_path_keep_short(conn->source.fd);
+    colli_path_keep_inside(conn->source.fd, &conn->ep->marks);
   /* Edge-triggered: input that nobody asks for must not keep a sleeper awake. */
   if (!tcp_source_watch(conn->ep, &conn->source, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET)) {
     int error = errno;
