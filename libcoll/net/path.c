@@ -57,9 +57,21 @@ bool colli_path_queued(int fd, uint64_t *bytes) {
   return true;
 }
 
-void colli_path_keep_inside(int fd, const colli_path_marks *marks) {
+void colli_path_keep_short(int fd) {
   const int bytes = SHORT_BYTES;
   setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
-  if (!*marks->congestion)
-    setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", strlen("reno"));
+}
+
+void colli_path_choose_inside(int listen_fd, const colli_path_marks *marks,
+                              colli_path_marks *inside, char usual[COLLI_PATH_CONTROL]) {
+  const colli_path_marks reno = {marks->traffic_class, "reno"};
+  socklen_t bytes = COLLI_PATH_CONTROL - 1;
+  memset(usual, 0, COLLI_PATH_CONTROL);
+  *inside = *marks;
+  if (*marks->congestion || getsockopt(listen_fd, IPPROTO_TCP, TCP_CONGESTION, usual, &bytes) != 0)
+    return;
+  if (colli_path_mark(listen_fd, &reno) == NULL)
+    *inside = reno;
+  else
+    *usual = '\0';
 }

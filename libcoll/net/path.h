@@ -19,10 +19,12 @@ unsigned colli_path_unheard(int fd);
  * connection up after so long without an answer. */
 void colli_path_hurry(int fd, int gone_ms);
 
+#define COLLI_PATH_CONTROL 16 /* bytes of the name of a control of congestion */
+
 /* How the network shall treat what a socket sends. */
 typedef struct colli_path_marks {
   int traffic_class;      /* four times the DSCP; 0: as usual */
-  const char *congestion; /* the kernel's name for the control of congestion; "": the usual one */
+  const char *congestion; /* the kernel's name for the control of congestion; "": the system's */
 } colli_path_marks;
 
 /* Sets that for a socket, and for those that it accepts: NULL, or the name of what failed (in an
@@ -33,14 +35,23 @@ const char *colli_path_mark(int fd, const colli_path_marks *marks);
 bool colli_path_queued(int fd, uint64_t *bytes);
 
 /*
- * Tells the kernel that a connection does not leave this machine (but perhaps a container). It has
- * at most half a megabyte under way: the kernel allows several, which leave the processor's caches
- * before they are read. And unless the user has chosen a control of congestion, of which there is
- * none, it is Reno, which every process may set: BBR sends by timers at a rate that it has
- * measured, and measures too little where packets overtake each other on their way between
- * processors.
+ * Lets a connection have at most half a megabyte under way, for peers on the same machine (in other
+ * containers, too). The kernel allows several, which leave the processor's caches before they are
+ * read.
  */
-void colli_path_keep_inside(int fd, const colli_path_marks *marks);
+void colli_path_keep_short(int fd);
+
+/*
+ * Chooses the control of congestion of connections that do not leave this machine, where there is
+ * no congestion: Reno, which every process may choose, unless the user has chosen one. The system's
+ * may be BBR, which sends by timers at a rate that it has measured, and measures too little where
+ * packets overtake each other on their way between processors. It has to be chosen before a
+ * connection begins, or the timers stay. So the sockets that `listen_fd` accepts have it, and
+ * `usual` receives what those that leave the machine need afterwards ("": nothing), and *inside the
+ * marks of those that do not.
+ */
+void colli_path_choose_inside(int listen_fd, const colli_path_marks *marks,
+                              colli_path_marks *inside, char usual[COLLI_PATH_CONTROL]);
 
 /* ---- round_trip.c ---------------------------------------------------------------------------- */
 

@@ -40,13 +40,14 @@ void colli_locality_describe(colli_rank_info *info) {
   }
 }
 
-/* The first rank of a host, and its machine, which several hosts (containers) may share. */
+/* The first rank of a host, and its machine, which several hosts (containers) may share. One host
+ * is taken to be on one machine. */
 typedef struct resident {
   uint64_t machine;
   int first;
 } resident;
 
-/* Sorts by machine, and on a machine by rank. */
+/* Sorts hosts by machine, and on a machine by their first ranks. */
 static int compare_machines(const void *a, const void *b) {
   const resident *left = a, *right = b;
   if (left->machine != right->machine)

@@ -12,12 +12,12 @@ _Static_assert(RECORD_BYTES % COLLI_RANK_WORD == 0, "is compared by words, and h
 
 /* Notes that records differ in these bytes. */
 static void note_words(colli_rank_words *words, size_t at, size_t count) {
-  for (size_t word = at / COLLI_RANK_WORD; word * COLLI_RANK_WORD < at + count; word++)
+  for (size_t word = at / COLLI_RANK_WORD; count > 0 && word * COLLI_RANK_WORD < at + count; word++)
     words->bits[word / 64] |= 1ull << word % 64;
 }
 
 bool colli_rank_words_has(const colli_rank_words *words, size_t at, size_t count) {
-  for (size_t word = at / COLLI_RANK_WORD; word * COLLI_RANK_WORD < at + count; word++)
+  for (size_t word = at / COLLI_RANK_WORD; count > 0 && word * COLLI_RANK_WORD < at + count; word++)
     if (words->bits[word / 64] & 1ull << word % 64)
       return true;
   return false;

@@ -12,7 +12,7 @@
 
 /* Runs of one record that are being written. */
 typedef struct colli_rank_writer {
-  uint8_t *out;            /* room for COLLI_RANK_RUNS_MOST */
+  uint8_t *out;            /* room for COLLI_RANK_RUNS_MOST, and for runs that are rewritten */
   size_t used;             /* bytes of it */
   size_t end;              /* where in the record the last run ends */
   colli_rank_words *words; /* which have runs are added here */

@@ -91,11 +91,11 @@ static bool give_up(packing *p) {
   return false;
 }
 
-/* Makes room for a rank, which may fail: then nothing is packed any more. */
-static void make_room(packing *p) {
-  if (!p->packed || p->used + COLLI_RANK_RUNS_MOST <= p->room)
+/* Makes room for a rank's runs, which may fail: then nothing is packed any more. */
+static void make_room(packing *p, size_t most) {
+  if (!p->packed || p->used + most <= p->room)
     return;
-  const size_t more = 2 * p->used + COLLI_RANK_RUNS_MOST;
+  const size_t more = 2 * p->used + most;
   unsigned char *larger = realloc(p->packed, more);
   if (!larger) {
     give_up(p);
@@ -119,7 +119,7 @@ static void end_rank(packing *p, int rank, int host, const colli_rank_writer *w)
  * from nothing: `base`. */
 static void pack_record(packing *p, int rank, int host, const colli_rank_info *base,
                         const colli_rank_info *record) {
-  make_room(p);
+  make_room(p, COLLI_RANK_RUNS_MOST);
   if (!p->packed)
     return;
   colli_rank_writer w = begin_rank(p, rank, host);
@@ -153,7 +153,7 @@ static const uint8_t *runs_of(const colli_rank_table *table, int rank, size_t *b
 
 /* Makes a copy of the record from which a rank's differs that rank's. Its runs were checked when
  * they came. */
-static void differ(const colli_rank_table *table, int rank, colli_rank_info *info) {
+static void apply_runs(const colli_rank_table *table, int rank, colli_rank_info *info) {
   size_t bytes;
   const uint8_t *runs = runs_of(table, rank, &bytes);
   colli_rank_runs_read(runs, bytes, info);
@@ -164,11 +164,11 @@ colli_rank_info colli_rank_at(const colli_rank_table *table, int rank) {
   const int host = colli_rank_host(table, rank);
   colli_rank_info info;
   memset(&info, 0, sizeof(info));
-  differ(table, 0, &info);
+  apply_runs(table, 0, &info);
   if (host != 0)
-    differ(table, host, &info);
+    apply_runs(table, host, &info);
   if (rank != host)
-    differ(table, rank, &info);
+    apply_runs(table, rank, &info);
   return info;
 }
 
@@ -186,6 +186,7 @@ colli_rank_walk colli_rank_walk_begin(const colli_rank_table *table) {
 }
 
 const colli_rank_info *colli_rank_walk_to(colli_rank_walk *walk, int rank) {
+  COLLI_ASSERT(rank >= 0 && rank < walk->table->nranks);
   if (!walk->between && !walk->within)
     return &walk->first;
   const int host = colli_rank_host(walk->table, rank);
@@ -193,7 +194,7 @@ const colli_rank_info *colli_rank_walk_to(colli_rank_walk *walk, int rank) {
     return &walk->of_host;
   if (host != walk->host) {
     walk->of_host = walk->first;
-    differ(walk->table, host, &walk->of_host);
+    apply_runs(walk->table, host, &walk->of_host);
     walk->host = host;
     walk->info = walk->of_host;
   } else if (walk->rank != host) { /* to copy all of the host's takes several times as long */
@@ -203,7 +204,7 @@ const colli_rank_info *colli_rank_walk_to(colli_rank_walk *walk, int rank) {
   }
   walk->rank = rank;
   if (rank != host)
-    differ(walk->table, rank, &walk->info);
+    apply_runs(walk->table, rank, &walk->info);
   return &walk->info;
 }
 
@@ -219,7 +220,7 @@ colli_rank_info *colli_rank_table_unpack(const colli_rank_table *table) {
   for (int rank = 1; records && rank < table->nranks; rank++) {
     const int host = colli_rank_host(table, rank); /* comes before it */
     records[rank] = records[host < rank ? host : 0];
-    differ(table, rank, &records[rank]);
+    apply_runs(table, rank, &records[rank]);
   }
   return records;
 }
@@ -269,11 +270,11 @@ bool colli_rank_table_replace(colli_rank_table *table, const colli_rank_info *re
 /* Adds a rank that was in a table, with other values in the fields that change. */
 static void pack_changed(packing *p, const rank_change *c, int rank, const colli_rank_info *base,
                          const colli_rank_info *record) {
-  make_room(p);
-  if (!p->packed)
-    return;
   size_t bytes;
   const uint8_t *runs = runs_of(c->table, rank, &bytes);
+  make_room(p, bytes + COLLI_RANK_RUNS_MOST); /* runs that came from a peer may be any */
+  if (!p->packed)
+    return;
   const int host = colli_rank_host(c->table, rank);
   colli_rank_writer w = begin_rank(p, rank, host);
   colli_rank_runs_rewrite(&w, runs, bytes, 0, c->from);

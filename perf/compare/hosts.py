@@ -231,6 +231,7 @@ class Line(libraries.Library):
 class HostsSockets(libraries.Library):
     """sockets.c on each host: what plain sockets allow where links have no rate."""
     is_peer = False
+    congestion = "reno"  # as libcoll chooses inside a machine
 
     def __init__(self, name, options, program, hosts):
         super().__init__(name, options, program)
@@ -246,7 +247,7 @@ class HostsSockets(libraries.Library):
         self.port += len(places)
         addresses = ",".join(self.hosts.address(place) for place in places)
         return [self.hosts.inside(place, [self.program, "--rank", str(rank), "--addresses", addresses,
-                                          "--port", str(self.port), *words])
+                                          "--port", str(self.port), "--congestion", self.congestion, *words])
                 for rank, place in enumerate(places)]
 
     def run(self, operation, ranks, sizes):
@@ -262,6 +263,7 @@ class HostsSockets(libraries.Library):
 
 class PairSockets(HostsSockets):
     """sockets.c on pairs of hosts, one of each site, which each reduce a part: what must cross the line, and no more."""
+    congestion = "usual"
 
     def takes(self, operation, ranks):
         return super().takes(operation, ranks) and ranks % 2 == 0

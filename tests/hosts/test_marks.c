@@ -1,7 +1,7 @@
 /*
  * test_marks.c: what TCP connections between ranks ask of the network: COLL_TCP_TRAFFIC_CLASS and
  * COLL_TCP_CONGESTION are set at both ends, also of rails, and what cannot be set is refused with
- * its name.
+ * its name. Inside a machine, connections have Reno, unless another one was asked for.
  */
 #include <arpa/inet.h>
 #include <criterion/criterion.h>
@@ -42,19 +42,18 @@ static bool is_connection(int fd, const char *address) {
   return !address || strstr(text, address) != NULL; /* an IPv6 socket says ::ffff:10.0.0.1 */
 }
 
-/* How many connections of this process to an address have the class and the control of congestion.
- */
-static int count_marked(const char *address, const char *congestion) {
+/* How many connections of this process to an address have that class and control of congestion. */
+static int count_marked(const char *address, int class, const char *congestion) {
   int count = 0;
   for (int fd = 0; fd < DESCRIPTORS; fd++) {
     char name[16] = "";
     socklen_t bytes = sizeof(name);
-    if (!is_connection(fd, address) || number(fd, IPPROTO_IP, IP_TOS) != CLASS ||
+    if (!is_connection(fd, address) || number(fd, IPPROTO_IP, IP_TOS) != class ||
         getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, &bytes) != 0)
       continue;
     const bool v6 = number(fd, SOL_SOCKET, SO_DOMAIN) == AF_INET6;
     count +=
-        strcmp(name, congestion) == 0 && (!v6 || number(fd, IPPROTO_IPV6, IPV6_TCLASS) == CLASS);
+        strcmp(name, congestion) == 0 && (!v6 || number(fd, IPPROTO_IPV6, IPV6_TCLASS) == class);
   }
   return count;
 }
@@ -64,7 +63,7 @@ static int look(coll_comm *comm, int rank, int nranks, void *arg) {
   int sum = rank;
   RANK_OK(coll_allreduce(&sum, &sum, 1, COLL_INT32, COLL_SUM, comm));
   RANK_CHECK(sum == nranks * (nranks - 1) / 2);
-  RANK_CHECK((count_marked(NULL, "reno") > 0) == (arg != NULL));
+  RANK_CHECK((count_marked(NULL, CLASS, "reno") > 0) == (arg != NULL));
   RANK_OK(coll_barrier(comm));
   return 0;
 }
@@ -91,11 +90,12 @@ static int look_at_rails(coll_comm *comm, int rank, int nranks, void *arg) {
   int done = 0;
   (void)arg;
   while (done < nranks && now_s() < until_s) {
-    done = count_marked("10.61.0.1", "reno") > 0 && count_marked("10.62.0.1", "reno") > 0;
+    done = count_marked("10.61.0.1", CLASS, "reno") > 0 &&
+           count_marked("10.62.0.1", CLASS, "reno") > 0;
     RANK_OK(coll_allreduce(&done, &done, 1, COLL_INT32, COLL_SUM, comm));
   }
-  RANK_CHECK(count_marked("10.61.0.1", "reno") > 0);
-  RANK_CHECK(count_marked("10.62.0.1", "reno") > 0);
+  RANK_CHECK(count_marked("10.61.0.1", CLASS, "reno") > 0);
+  RANK_CHECK(count_marked("10.62.0.1", CLASS, "reno") > 0);
   RANK_OK(coll_barrier(comm));
   return 0;
 }
@@ -114,6 +114,30 @@ Test(marks, rails) {
 
 Test(marks, not_asked_for) {
   cr_expect_eq(run(look, NULL), 0);
+}
+
+/* Whether the connection of two ranks of a machine has Reno. */
+static int look_inside(coll_comm *comm, int rank, int nranks, void *arg) {
+  int sum = rank;
+  RANK_OK(coll_allreduce(&sum, &sum, 1, COLL_INT32, COLL_SUM, comm));
+  RANK_CHECK(sum == nranks * (nranks - 1) / 2);
+  RANK_CHECK((count_marked(NULL, 0, "reno") > 0) == *(const bool *)arg);
+  RANK_OK(coll_barrier(comm));
+  return 0;
+}
+
+Test(marks, inside_a_machine) {
+  static bool reno = true;
+  char usual[16] = "";
+  FILE *file = fopen("/proc/sys/net/ipv4/tcp_congestion_control", "r");
+  cr_assert(file && fscanf(file, "%15s", usual) == 1);
+  fclose(file);
+  if (strcmp(usual, "reno") == 0)
+    cr_skip_test("all connections of this system have Reno");
+  cr_expect_eq(run(look_inside, &reno), 0);
+  reno = false;
+  setenv("COLL_TCP_CONGESTION", usual, 1);
+  cr_expect_eq(run(look_inside, &reno), 0, "%s was asked for", usual);
 }
 
 /* A communicator cannot be made, and the reason, on standard error, names the setting. */

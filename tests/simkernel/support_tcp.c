@@ -11,9 +11,10 @@
 #include <string.h>
 #include <sys/socket.h>
 
-/* Those that listen, by their ports: thousands of ranks do. NULL: none yet. */
+/* Those that listen, by host and port: thousands of ranks do, and all hosts use nearly the same
+ * ports. */
 #define BUCKETS 65536
-static LIST_HEAD(, sk_tcp) listeners[BUCKETS]; /* all hosts use nearly the same ports */
+static LIST_HEAD(, sk_tcp) listeners[BUCKETS];
 
 static int fail(int sys_errno) {
   errno = sys_errno;

@@ -1,5 +1,6 @@
 /* Forced algorithms (COLL_ALGO): the grammar, its errors, and what a call gets. */
 #include <criterion/criterion.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "libcoll/base/error.h"
@@ -105,6 +106,31 @@ Test(choose, does_as_asked) {
   cr_assert_eq(colli_choose(&chooser, &shape, 8191, 4, 8191, &choice, &error), COLL_OK);
   cr_assert_str_eq(choice.algo->name, "ring");
   colli_chooser_free(&chooser);
+}
+
+/* A forced algorithm gets the chunks that a choice among it alone gives it. */
+Test(choose, gives_what_is_forced_its_chunks) {
+  int plain = 0;
+  for (int i = 0; colli_algos[i]; i++) {
+    const colli_algo *algo = colli_algos[i];
+    char text[100];
+    snprintf(text, sizeof(text), "%s:%s", colli_coll_name(algo->coll), algo->name);
+    colli_chooser chooser = chooser_of(text);
+    const colli_shape shape = shape_of(algo->coll, COLLI_ORDER_ANY);
+    for (size_t count = 0; colli_algo_can(algo, &shape) && count < 1 << 22; count = 5 * count + 3) {
+      colli_choice forced, selected;
+      cr_assert_eq(colli_choose(&chooser, &shape, count, 4, 4 * count, &forced, &error), COLL_OK);
+      cr_assert_gt(colli_select(&shape, count, 4, &limits, &model, algo->name, &selected, NULL, 0),
+                   0);
+      cr_expect_eq(forced.algo, selected.algo, "%s", text);
+      cr_expect_eq(forced.chunk_bytes, selected.chunk_bytes, "%s, count %zu", text, count);
+      cr_expect_eq(forced.partition.passes, selected.partition.passes, "%s, %zu", text, count);
+      cr_expect_eq(forced.partition.piece, selected.partition.piece, "%s, %zu", text, count);
+      plain += !algo->pipelined;
+    }
+    colli_chooser_free(&chooser);
+  }
+  cr_expect_gt(plain, 0);
 }
 
 /* If the forced algorithm cannot do a shape, the error names those that can. */

@@ -68,6 +68,14 @@ static replacement choose_bytes(colli_prng *prng, const colli_rank_info *all) {
                        offset >= host && offset < after ? 8 : colli_prng_below(prng, rest) + 1};
 }
 
+/* A table is sound, and knows in which words records differ. */
+static void expect_sound(colli_rank_table *table) {
+  cr_assert(table);
+  const colli_rank_table known = *table;
+  cr_assert(colli_rank_table_check(table)); /* finds them anew */
+  cr_assert_eq(memcmp(known.differ, table->differ, sizeof(known.differ)), 0);
+}
+
 /* Walks over some fields, in any order. */
 static void expect_walk_over(colli_prng *prng, const colli_rank_table *table,
                              const colli_rank_info *all) {
@@ -98,7 +106,7 @@ static void expect_walk_and_change(colli_prng *prng, colli_rank_table *table,
       if (colli_prng_below(prng, 3))
         ((uint8_t *)&all[rank])[r.offset + i] = (uint8_t)colli_prng_below(prng, 3);
   cr_assert(colli_rank_table_change(table, r.offset, r.bytes, replace, &r));
-  cr_assert(colli_rank_table_check(table));
+  expect_sound(table);
 }
 
 Test(rank_table, keeps_every_byte, .timeout = 120) {
@@ -108,7 +116,7 @@ Test(rank_table, keeps_every_byte, .timeout = 120) {
     const int nranks = (int)colli_prng_below(&prng, MOST) + 1;
     fill(&prng, all, nranks);
     colli_rank_table *table = colli_rank_table_create(all, nranks);
-    cr_assert(table && colli_rank_table_check(table));
+    expect_sound(table);
     cr_assert(colli_rank_table_fits(nranks, table->bytes));
     for (int rank = 0; rank < nranks; rank++) {
       const colli_rank_info info = colli_rank_at(table, rank);
@@ -127,6 +135,8 @@ Test(rank_table, keeps_every_byte, .timeout = 120) {
     free(changed);
     change(&prng, &all[nranks / 2]);
     cr_assert(colli_rank_table_replace(table, all));
+    expect_sound(table);
+    expect_walk_over(&prng, table, all);
     colli_rank_info *unpacked = colli_rank_table_unpack(table);
     cr_assert(unpacked && memcmp(unpacked, all, (size_t)nranks * sizeof(*all)) == 0);
     free(unpacked);
@@ -201,8 +211,14 @@ Test(rank_table, refuses_damage_or_reads_what_there_is, .timeout = 120) {
       table->packed[colli_prng_below(&prng, colli_prng_below(&prng, 2) ? bytes : 8)] ^=
           (uint8_t)(1 << colli_prng_below(&prng, 8));
     if (colli_rank_table_check(table)) {
+      colli_rank_info *read = colli_rank_table_unpack(table);
+      cr_assert(read);
       taken++;
-      free(colli_rank_table_unpack(table));
+      expect_walk_over(&prng, table, read);
+      replacement r = choose_bytes(&prng, all);
+      cr_assert(colli_rank_table_change(table, r.offset, r.bytes, replace, &r));
+      expect_sound(table);
+      free(read);
     } else {
       refused++;
     }
@@ -211,4 +227,31 @@ Test(rank_table, refuses_damage_or_reads_what_there_is, .timeout = 120) {
   }
   cr_expect_gt(refused, 0);
   cr_expect_gt(taken, 0);
+}
+
+/* A colli_rank_change_fn: the addresses of some ranks are all new. */
+static void grow(void *ctx, int rank, colli_rank_info *info) {
+  const int *last = ctx;
+  if (rank > 0 && rank <= *last)
+    memset(info->control_addrs, rank, sizeof(info->control_addrs));
+}
+
+/* Nor need its runs be as few as they can be: here one rank has as many as the others leave it. */
+Test(rank_table, changes_what_is_longer_than_need_be) {
+  enum { RANKS = 130, BYTES = sizeof(colli_rank_info), HEAD = RANKS * 8 };
+  for (int growing = 0; growing < RANKS - 1; growing++) {
+    colli_rank_table *table = colli_rank_table_receive(RANKS, HEAD + 3 * BYTES);
+    cr_assert(table);
+    memset(table->packed, 0, HEAD);
+    memcpy(table->packed + HEAD - 4, &(uint32_t){3 * BYTES}, 4);
+    for (int i = 0; i < BYTES; i++)
+      memcpy(table->packed + HEAD + 3 * i, (uint8_t[]){0, 1, (uint8_t)(i % 251)}, 3);
+    cr_assert(colli_rank_table_check(table));
+    cr_assert(colli_rank_table_change(table, COLLI_RANK_FIELD(control_addrs), grow, &growing));
+    expect_sound(table);
+    const colli_rank_info last = colli_rank_at(table, RANKS - 1);
+    for (size_t i = 0; i < BYTES; i++)
+      cr_assert_eq(((const uint8_t *)&last)[i], i % 251);
+    colli_rank_table_free(table);
+  }
 }

@@ -72,6 +72,7 @@ static int start_listening(tcp_endpoint *ep) {
   const int marked = mark(ep);
   if (marked != COLL_OK)
     return marked;
+  colli_path_choose_inside(ep->listen_fd, &ep->marks, &ep->inside, ep->usual);
   ep->blob.magic = TCP_BLOB_MAGIC;
   ep->blob.count = (uint32_t)count;
   ep->blob.host_id = env->host_id;

@@ -83,8 +83,8 @@ static void dial_next(tcp_conn *conn) {
   dial->handshaking = false;
   while (dial->next < dial->count) {
     const colli_addr *addr = &dial->candidate[dial->next++];
-    conn->source.fd =
-        colli_net_connect_from(dial->from.family ? &dial->from : NULL, addr, &conn->ep->marks);
+    conn->source.fd = colli_net_connect_from(dial->from.family ? &dial->from : NULL, addr,
+                                             conn->near ? &conn->ep->inside : &conn->ep->marks);
     if (conn->source.fd >= 0 && tcp_source_watch(conn->ep, &conn->source, EPOLLOUT)) {
       dial->since_ns = env->now_ns(env->ctx);
       return;

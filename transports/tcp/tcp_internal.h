@@ -142,10 +142,12 @@ struct tcp_endpoint {
   tcp_source wake;
   tcp_blob blob;
   int ndialing, nsecuring;
-  bool tls;                  /* COLL_TLS=1 */
-  colli_path_marks marks;    /* COLL_TCP_TRAFFIC_CLASS, COLL_TCP_CONGESTION */
-  uint64_t patience_ns;      /* how long a shortage of descriptors or memory may last */
-  uint64_t lacking_since_ns; /* peers cannot be kept for lack of memory; 0: they can */
+  bool tls;                       /* COLL_TLS=1 */
+  colli_path_marks marks;         /* COLL_TCP_TRAFFIC_CLASS, COLL_TCP_CONGESTION */
+  colli_path_marks inside;        /* of connections that do not leave this machine */
+  char usual[COLLI_PATH_CONTROL]; /* the control of congestion of others; "": they have theirs */
+  uint64_t patience_ns;           /* how long a shortage of descriptors or memory may last */
+  uint64_t lacking_since_ns;      /* peers cannot be kept for lack of memory; 0: they can */
   int heartbeat_ms;
   uint64_t look_ns;  /* when to look for silent peers again */
   uint64_t full_ns;  /* when a message first had to wait until others were acknowledged; 0: none */
