@@ -12,9 +12,8 @@
 
 /*
  * How this rank reaches `peer`: *transport receives the transport's name (constant text, "self" if
- * peer is this rank), `reason` a line on why this one was chosen and why better ones were not
- * ("same host"; "shm refused: other host"). Works on a revoked communicator too. Errors:
- * INVALID_ARGUMENT (null, peer not in 0 .. nranks-1).
+ * peer is this rank), `reason` what it says of the two ("same host", "same subnet, 2 rails"). Works
+ * on a revoked communicator too. Errors: INVALID_ARGUMENT (null, peer not in 0 .. nranks-1).
  */
 coll_status colli_comm_link(const coll_comm *comm, int peer, const char **transport, char *reason,
                             size_t reason_bytes);

@@ -105,10 +105,12 @@ static void make_room(packing *p, size_t most) {
   p->room = more;
 }
 
+/* Begins a rank, for which there is room: its runs are to be written. */
 static colli_rank_writer begin_rank(packing *p, int rank, int host) {
   return (colli_rank_writer){.out = p->packed + p->used, .words = &p->differ[base_of(rank, host)]};
 }
 
+/* Adds a rank whose runs were written. */
 static void end_rank(packing *p, int rank, int host, const colli_rank_writer *w) {
   p->used += w->used;
   const entry at = {(uint32_t)host, (uint32_t)(p->used - p->head)};
@@ -245,14 +247,6 @@ void colli_rank_table_free(colli_rank_table *table) {
   free(table);
 }
 
-/* A change of some fields of all records. */
-typedef struct rank_change {
-  const colli_rank_table *table; /* as it was */
-  size_t from, to;               /* where these fields are */
-  colli_rank_change_fn change;
-  void *ctx;
-} rank_change;
-
 bool colli_rank_table_replace(colli_rank_table *table, const colli_rank_info *records) {
   int *bases = find_bases(records, table->nranks);
   packing p = begin_packing(table->nranks, table->bytes);
@@ -266,6 +260,14 @@ bool colli_rank_table_replace(colli_rank_table *table, const colli_rank_info *re
   free(bases);
   return finish_packing(&p, table);
 }
+
+/* A change of some fields of all records. */
+typedef struct rank_change {
+  const colli_rank_table *table; /* as it was */
+  size_t from, to;               /* where these fields are */
+  colli_rank_change_fn change;
+  void *ctx;
+} rank_change;
 
 /* Adds a rank that was in a table, with other values in the fields that change. */
 static void pack_changed(packing *p, const rank_change *c, int rank, const colli_rank_info *base,

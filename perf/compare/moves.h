@@ -133,14 +133,26 @@ static inline void run_moves(mesh *m, move *moves, int count) {
   }
 }
 
+/* A TCP socket with a control of congestion (NULL: the system's). It has to be set before a
+ * connection begins: what BBR has begun with its timers keeps them. */
+static inline int open_socket(const char *congestion) {
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  if (fd < 0)
+    die("socket");
+  if (congestion &&
+      setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, congestion, (socklen_t)strlen(congestion)) != 0)
+    die("TCP_CONGESTION");
+  return fd;
+}
+
 /* Connects to a rank whose number is smaller, once it listens, and tells it its own. */
-static inline void dial(mesh *m, int peer, struct sockaddr_in theirs) {
+static inline void dial(mesh *m, int peer, struct sockaddr_in theirs, const char *congestion) {
   for (double end = now_s() + DEADLINE_S;; usleep(1000)) {
-    const int fd = socket(AF_INET, SOCK_STREAM, 0);
+    const int fd = open_socket(congestion);
     m->sockets[peer] = fd;
-    if (fd >= 0 && connect(fd, (struct sockaddr *)&theirs, sizeof(theirs)) == 0)
+    if (connect(fd, (struct sockaddr *)&theirs, sizeof(theirs)) == 0)
       break;
-    if (fd < 0 || errno != ECONNREFUSED || now_s() > end)
+    if (errno != ECONNREFUSED || now_s() > end)
       die("connect");
     close(fd);
   }
@@ -159,8 +171,10 @@ static inline void answer(mesh *m, int listener) {
   m->sockets[peer] = fd;
 }
 
-/* Connects a rank with all others: rank r is at the r-th address, and its port is port + r. */
-static inline void mesh_connect(mesh *m, int rank, char *addresses, int port) {
+/* Connects a rank with all others: rank r is at the r-th address, and its port is port + r. All
+ * sockets have that control of congestion (NULL: the system's). */
+static inline void mesh_connect(mesh *m, int rank, char *addresses, int port,
+                                const char *congestion) {
   struct sockaddr_in at[MOST_RANKS];
   char *rest = NULL;
   *m = (mesh){.rank = rank, .wait = YIELDS};
@@ -174,13 +188,13 @@ static inline void mesh_connect(mesh *m, int rank, char *addresses, int port) {
   m->pieces = malloc((size_t)m->nranks * PIECE_BYTES);
   if (rank < 0 || rank >= m->nranks || m->nranks < 2 || !m->pieces)
     die_of(m->pieces ? EINVAL : ENOMEM, "a rank and the addresses of all");
-  const int listener = socket(AF_INET, SOCK_STREAM, 0), one = 1;
-  if (listener < 0 || setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)) != 0 ||
+  const int listener = open_socket(congestion), one = 1;
+  if (setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)) != 0 ||
       bind(listener, (struct sockaddr *)&at[rank], sizeof(at[0])) != 0 ||
       listen(listener, MOST_RANKS) != 0)
     die("listen");
   for (int peer = 0; peer < m->rank; peer++)
-    dial(m, peer, at[peer]);
+    dial(m, peer, at[peer], congestion);
   for (int peer = m->rank + 1; peer < m->nranks; peer++)
     answer(m, listener);
   close(listener);

@@ -2,7 +2,7 @@
  * sockets.c: the all-reduce of a program of plain TCP sockets that does nothing else: the limit
  * between hosts whose links are as fast as the machine.
  *
- *   sockets --rank R --addresses A,B,... --port P --congestion CONTROL OPERATION BYTES ...
+ *   sockets --rank R --addresses A,B,... --port P --congestion CONTROL|usual OPERATION BYTES ...
  *
  * Rank r is at the r-th address and has port P + r. No headers, checks or slots: bytes go from the
  * vector into a socket, and from a socket into the vector, or through a piece that stays in the
@@ -226,14 +226,6 @@ static const char *lacks(peer_what what, void *context) {
   return what == PEER_ALLREDUCE ? NULL : "it only all-reduces";
 }
 
-/* Chooses the kernel's control of congestion for all sockets. */
-static void choose_congestion(const mesh *m, const char *name) {
-  for (int peer = 0; peer < m->nranks; peer++)
-    if (peer != m->rank && setsockopt(m->sockets[peer], IPPROTO_TCP, TCP_CONGESTION, name,
-                                      (socklen_t)strlen(name)) != 0)
-      die("TCP_CONGESTION");
-}
-
 int main(int argc, char **argv) {
   if (argc < 10 || strcmp(argv[1], "--rank") != 0 || strcmp(argv[3], "--addresses") != 0 ||
       strcmp(argv[5], "--port") != 0 || strcmp(argv[7], "--congestion") != 0) {
@@ -243,9 +235,8 @@ int main(int argc, char **argv) {
     return 2;
   }
   static program p;
-  mesh_connect(&p.mesh, atoi(argv[2]), argv[4], atoi(argv[6]));
-  if (strcmp(argv[8], "usual") != 0)
-    choose_congestion(&p.mesh, argv[8]);
+  mesh_connect(&p.mesh, atoi(argv[2]), argv[4], atoi(argv[6]),
+               strcmp(argv[8], "usual") == 0 ? NULL : argv[8]);
   p.library = (peer_library){.name = "sockets",
                              .context = &p,
                              .rank = p.mesh.rank,

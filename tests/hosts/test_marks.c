@@ -1,7 +1,8 @@
 /*
  * test_marks.c: what TCP connections between ranks ask of the network: COLL_TCP_TRAFFIC_CLASS and
  * COLL_TCP_CONGESTION are set at both ends, also of rails, and what cannot be set is refused with
- * its name. Inside a machine, connections have Reno, unless another one was asked for.
+ * its name. Connections that do not leave a machine have Reno, unless another one was asked for;
+ * others have the system's, at both ends.
  */
 #include <arpa/inet.h>
 #include <criterion/criterion.h>
@@ -116,7 +117,7 @@ Test(marks, not_asked_for) {
   cr_expect_eq(run(look, NULL), 0);
 }
 
-/* Whether the connection of two ranks of a machine has Reno. */
+/* Whether the connection of two ranks has Reno. */
 static int look_inside(coll_comm *comm, int rank, int nranks, void *arg) {
   int sum = rank;
   RANK_OK(coll_allreduce(&sum, &sum, 1, COLL_INT32, COLL_SUM, comm));
@@ -136,6 +137,9 @@ Test(marks, inside_a_machine) {
     cr_skip_test("all connections of this system have Reno");
   cr_expect_eq(run(look_inside, &reno), 0);
   reno = false;
+  setenv("TEST_HOSTS", "2", 1);
+  cr_expect_eq(run(look_inside, &reno), 0, "ranks of two machines");
+  unsetenv("TEST_HOSTS");
   setenv("COLL_TCP_CONGESTION", usual, 1);
   cr_expect_eq(run(look_inside, &reno), 0, "%s was asked for", usual);
 }
