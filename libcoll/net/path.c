@@ -11,6 +11,7 @@
 
 #define RTO_MAX_MS  44 /* TCP_RTO_MAX_MS, which older headers do not have */
 #define REPEAT_MS   1000
+#define INSIDE      "reno"      /* the control of congestion of connections inside a machine */
 #define SHORT_BYTES (256 << 10) /* the kernel doubles that, for what it keeps beside the bytes */
 
 bool colli_path_look(int fd, struct tcp_info *info) {
@@ -64,7 +65,7 @@ void colli_path_keep_short(int fd) {
 
 void colli_path_choose_inside(int listen_fd, const colli_path_marks *marks,
                               colli_path_marks *inside, char usual[COLLI_PATH_CONTROL]) {
-  const colli_path_marks reno = {marks->traffic_class, "reno"};
+  const colli_path_marks reno = {marks->traffic_class, INSIDE};
   socklen_t bytes = COLLI_PATH_CONTROL - 1;
   memset(usual, 0, COLLI_PATH_CONTROL);
   *inside = *marks;
@@ -74,4 +75,11 @@ void colli_path_choose_inside(int listen_fd, const colli_path_marks *marks,
     *inside = reno;
   else
     *usual = '\0';
+}
+
+void colli_path_choose_outside(int fd, const char *usual) {
+  char now[COLLI_PATH_CONTROL] = "";
+  socklen_t bytes = sizeof(now) - 1;
+  if (getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, now, &bytes) == 0 && strcmp(now, INSIDE) == 0)
+    colli_path_mark(fd, &(colli_path_marks){.congestion = usual});
 }

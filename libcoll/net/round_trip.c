@@ -1,11 +1,15 @@
-/* round_trip.c: how long packets of a TCP connection travel. Its headers are the kernel's, as those
- * of the C library leave this out and cannot be included beside them. */
+/* round_trip.c: how long packets of a TCP connection travel, and what follows from that. Its
+ * headers are the kernel's, as those of the C library leave this out and cannot be included beside
+ * them. */
 #include <linux/tcp.h>
 #include <netinet/in.h>
 #include <stddef.h>
 #include <sys/socket.h>
 
 #include "libcoll/net/path.h"
+
+#define FAR_NS   1e6              /* round trips from one site to another are longer */
+#define NO_LIMIT (UINT32_MAX - 1) /* bytes/s; one more would mean that nothing is spread */
 
 double colli_path_round_trip_ns(int fd) {
   struct tcp_info info = {0};
@@ -15,4 +19,10 @@ double colli_path_round_trip_ns(int fd) {
       info.tcpi_min_rtt == UINT32_MAX)
     return 0;
   return info.tcpi_min_rtt * 1e3;
+}
+
+void colli_path_pace(int fd) {
+  const uint32_t rate = NO_LIMIT;
+  if (colli_path_round_trip_ns(fd) >= FAR_NS)
+    setsockopt(fd, SOL_SOCKET, SO_MAX_PACING_RATE, &rate, sizeof(rate));
 }

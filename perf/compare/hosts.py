@@ -127,6 +127,8 @@ class Hosts:
         self._do(f"ip netns add {name}", f"ip link add {veth} type veth peer name eth0 netns {name}",
                  f"ip link set {veth} master {self.bridges[self.site_of(host)]} up", f"ip -n {name} link set lo up",
                  f"ip -n {name} addr add {self.address(host)}/24 dev eth0", f"ip -n {name} link set eth0 up")
+        if self.options.congestion:
+            self._do(f"ip -n {name} route replace 10.77.0.0/24 dev eth0 congctl {self.options.congestion}")
         slow = self.shape.slow if host == self.shape.hosts - 1 else None
         if self.shape.tc_rate:
             self._limit(f"ip netns exec {name} ", "eth0", slow or self.shape.tc_rate)
@@ -242,17 +244,17 @@ class HostsSockets(libraries.Library):
     def takes(self, operation, ranks):
         return operation == "allreduce" and self.hosts.shape.each == 1
 
-    def commands(self, places, words):
-        """Its commands, for ranks on these hosts."""
-        self.port += len(places)
+    def commands(self, ranks, words, groups=1):
+        """Its commands."""
+        self.port += ranks
+        places = [self.hosts.host_of(rank) for rank in range(ranks)]
         addresses = ",".join(self.hosts.address(place) for place in places)
-        return [self.hosts.inside(place, [self.program, "--rank", str(rank), "--addresses", addresses,
-                                          "--port", str(self.port), "--congestion", self.congestion, *words])
+        return [self.hosts.inside(place, [self.program, "--rank", str(rank), "--addresses", addresses, "--port", str(self.port),
+                                          "--congestion", self.congestion, "--groups", str(groups), *words])
                 for rank, place in enumerate(places)]
 
     def run(self, operation, ranks, sizes):
-        places = [self.hosts.host_of(rank) for rank in range(ranks)]
-        text, why = libraries.run_all(self.commands(places, self.words(operation, sizes)), self.seconds(sizes))
+        text, why = libraries.run_all(self.commands(ranks, self.words(operation, sizes)), self.seconds(sizes))
         times, found = [] if why else libraries.read_times(self.name, operation, text), {}
         for (_, size, us), setting in zip(times, re.findall(r"^setting \d+ (.*)$", text or "", re.MULTILINE)):
             found[ranks, operation, size] = (us, setting)  # of a size that warms up, the last time counts
@@ -271,9 +273,7 @@ class PairSockets(HostsSockets):
     def run(self, operation, ranks, sizes):
         pairs = ranks // 2
         parts = [max(size // pairs // 4, 1) * 4 for size in sizes]
-        words = self.words(operation, parts)
-        commands = [self.commands((host, host + pairs), words) for host in range(pairs)]
-        text, why = libraries.run_all(sum(commands, []), self.seconds(sizes))
+        text, why = libraries.run_all(self.commands(ranks, self.words(operation, parts), pairs), self.seconds(sizes))
         slowest = {}
         for _, part, us in [] if why else libraries.read_times(self.name, operation, text):
             slowest[part] = max(us, slowest.get(part, 0))

@@ -2,9 +2,11 @@
  * sockets.c: the all-reduce of a program of plain TCP sockets that does nothing else: the limit
  * between hosts whose links are as fast as the machine.
  *
- *   sockets --rank R --addresses A,B,... --port P --congestion CONTROL|usual OPERATION BYTES ...
+ *   sockets --rank R --addresses A,B,... --port P --congestion CONTROL|usual --groups G OPERATION
+ *           BYTES ...
  *
- * Rank r is at the r-th address and has port P + r. No headers, checks or slots: bytes go from the
+ * Rank r is at the r-th address and has port P + r. Ranks r, r + G, ... all-reduce with each other,
+ * each group at the same time as the others. No headers, checks or slots: bytes go from the
  * vector into a socket, and from a socket into the vector, or through a piece that stays in the
  * cache, to be added. For each size, four algorithms are tried with three ways to wait, and the
  * fastest is measured: "setting BYTES ALGORITHM, WAIT" says which it was.
@@ -21,7 +23,8 @@ typedef enum algorithm { DOUBLING, HALVING, RING, DIRECT, ALGORITHMS } algorithm
 
 /* What a rank runs. */
 typedef struct program {
-  mesh mesh;
+  mesh all;
+  mesh mesh; /* of its group */
   peer_library library;
   algorithm how;
   size_t tried; /* floats for which how and mesh.wait are the fastest; 0: nothing was tried */
@@ -151,7 +154,8 @@ static void run(const peer_cell *cell, int root, void *context) {
 /* The largest of all ranks' numbers. */
 static double maximum(double mine, void *context) {
   program *p = context;
-  const mesh *m = &p->mesh;
+  mesh with_all = p->all, *m = &with_all;
+  m->wait = p->mesh.wait;
   double all[MOST_RANKS];
   move moves[MOST_RANKS];
   for (int i = 0; i < m->nranks - 1; i++) {
@@ -163,7 +167,7 @@ static double maximum(double mine, void *context) {
                       .in = (char *)&all[i],
                       .in_left = sizeof(mine)};
   }
-  run_moves(&p->mesh, moves, m->nranks - 1);
+  run_moves(m, moves, m->nranks - 1);
   double most = mine;
   for (int i = 0; i < m->nranks - 1; i++)
     most = all[i] > most ? all[i] : most;
@@ -183,7 +187,7 @@ static double try_setting(const peer_library *library, peer_cell *cell) {
 /* Finds the fastest setting for a size; all ranks see the same times. */
 static void try_all(program *p, peer_cell cell) {
   const bool pairs = (cell.nranks & (cell.nranks - 1)) == 0;
-  const bool crowded = cell.nranks > sysconf(_SC_NPROCESSORS_ONLN);
+  const bool crowded = p->all.nranks > sysconf(_SC_NPROCESSORS_ONLN);
   double least = 0;
   int best = 0;
   free(p->spare);
@@ -226,17 +230,29 @@ static const char *lacks(peer_what what, void *context) {
   return what == PEER_ALLREDUCE ? NULL : "it only all-reduces";
 }
 
+/* The connections inside a rank's group: ranks r, r + groups, ... */
+static mesh group_of(const mesh *all, int groups) {
+  mesh group = *all;
+  group.rank = all->rank / groups;
+  group.nranks = all->nranks / groups;
+  for (int i = 0; i < group.nranks; i++)
+    group.sockets[i] = all->sockets[all->rank % groups + i * groups];
+  return group;
+}
+
 int main(int argc, char **argv) {
-  if (argc < 10 || strcmp(argv[1], "--rank") != 0 || strcmp(argv[3], "--addresses") != 0 ||
-      strcmp(argv[5], "--port") != 0 || strcmp(argv[7], "--congestion") != 0) {
+  if (argc < 12 || strcmp(argv[1], "--rank") != 0 || strcmp(argv[3], "--addresses") != 0 ||
+      strcmp(argv[5], "--port") != 0 || strcmp(argv[7], "--congestion") != 0 ||
+      strcmp(argv[9], "--groups") != 0) {
     fprintf(stderr,
             "usage: sockets --rank R --addresses A,B,... --port P --congestion CONTROL|usual "
-            "OPERATION BYTES ...\n");
+            "--groups G OPERATION BYTES ...\n");
     return 2;
   }
   static program p;
-  mesh_connect(&p.mesh, atoi(argv[2]), argv[4], atoi(argv[6]),
+  mesh_connect(&p.all, atoi(argv[2]), argv[4], atoi(argv[6]),
                strcmp(argv[8], "usual") == 0 ? NULL : argv[8]);
+  p.mesh = group_of(&p.all, atoi(argv[10]));
   p.library = (peer_library){.name = "sockets",
                              .context = &p,
                              .rank = p.mesh.rank,
@@ -247,6 +263,6 @@ int main(int argc, char **argv) {
                              .run = run,
                              .barrier = barrier,
                              .maximum = maximum};
-  argv[8] = argv[0];
-  return peer_main(&p.library, argc - 8, argv + 8);
+  argv[10] = argv[0];
+  return peer_main(&p.library, argc - 10, argv + 10);
 }

@@ -73,6 +73,16 @@ COLL_LOG=info COLL_LINK_SPEED=measure start_ranks 120 "$BUILD/tests/hosts_parts"
 expect "one with sites grows, and shrinks again, with right results" all_succeed
 expect "sites were found before that" [ "$(grep -c "is at site [12] of 2" "$out/0")" = 3 ]
 
+# Their connections, if they are machines of their own. Routes have a control of congestion that nothing else has.
+usual=$(cat /proc/sys/net/ipv4/tcp_congestion_control)
+control=$(tr ' ' '\n' </proc/sys/net/ipv4/tcp_available_congestion_control | grep -vx "reno\|$usual" | head -n 1)
+for i in $hosts; do
+  [ -z "$control" ] || expect "host $i's route has $control" \
+    ip -n "$tag-$i" route replace 10.84.0.0/24 dev "eth$(((i + 1) % 2))" congctl "$control"
+done
+start_ranks 60 sh -c 'export COLL_HOST_ID=host$COLL_RANK; exec "$@"' sh "$BUILD/tests/hosts_paced" 10.84.0 $control
+expect "connections between sites are paced, others are not, and routes' controls of congestion stay" all_succeed
+
 # What lies between is near now, but farther than hosts of one bridge are from each other, and two hosts share it.
 expect "another line is laid" lay_line 100000000 0.6 >"$out/laid" 2>&1
 count "measured racks" allreduce "[ \$COLL_RANK != 3 ] || export COLL_LINK_SPEED=measure"
