@@ -53,8 +53,11 @@ void colli_path_keep_short(int fd);
 void colli_path_choose_inside(int listen_fd, const colli_path_marks *marks,
                               colli_path_marks *inside, char usual[COLLI_PATH_CONTROL]);
 
-/* Gives a connection that leaves the machine what it would have had, if it was accepted as one
- * inside. A route may have its own control of congestion (ip route ... congctl), which stays. */
+/*
+ * Gives an accepted connection that leaves the machine the system's control of congestion, `usual`,
+ * if it has Reno from the socket that listens. A route may have a control of its own (ip route ...
+ * congctl), which stays; if that is Reno, it cannot be told apart.
+ */
 void colli_path_choose_outside(int fd, const char *usual);
 
 /* ---- round_trip.c ---------------------------------------------------------------------------- */
@@ -65,10 +68,11 @@ double colli_path_round_trip_ns(int fd);
 
 /*
  * Has the kernel spread over each round trip what a connection may send in one, if that is as long
- * as those between sites. What is sent in bursts meets full queues on its way, and where several
- * connections share a line, those that have lost most are still sending when the others are done.
- * Some controls of congestion (BBR) do it anyway. Source: Aggarwal, Savage and Anderson,
- * "Understanding the performance of TCP pacing", INFOCOM 2000.
+ * as those between sites (from Linux 4.13 on; before, only the queueing discipline fq does so).
+ * What is sent in bursts meets full queues on its way, and where several connections share a line,
+ * those that have lost most are still sending when the others are done. Some controls of congestion
+ * (BBR) do it anyway. Source: Aggarwal, Savage and Anderson, "Understanding the performance of TCP
+ * pacing", INFOCOM 2000.
  */
 void colli_path_pace(int fd);
 

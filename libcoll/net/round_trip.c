@@ -1,6 +1,7 @@
 /* round_trip.c: how long packets of a TCP connection travel, and what follows from that. Its
  * headers are the kernel's, as those of the C library leave this out and cannot be included beside
  * them. */
+#include <limits.h>
 #include <linux/tcp.h>
 #include <netinet/in.h>
 #include <stddef.h>
@@ -8,8 +9,7 @@
 
 #include "libcoll/net/path.h"
 
-#define FAR_NS   1e6              /* round trips from one site to another are longer */
-#define NO_LIMIT (UINT32_MAX - 1) /* bytes/s; one more would mean that nothing is spread */
+#define FAR_NS 1e6 /* round trips from one site to another are longer */
 
 double colli_path_round_trip_ns(int fd) {
   struct tcp_info info = {0};
@@ -22,7 +22,7 @@ double colli_path_round_trip_ns(int fd) {
 }
 
 void colli_path_pace(int fd) {
-  const uint32_t rate = NO_LIMIT;
+  const unsigned long rate = ULONG_MAX - 1; /* bytes/s, no limit; one more would switch it off */
   if (colli_path_round_trip_ns(fd) >= FAR_NS)
     setsockopt(fd, SOL_SOCKET, SO_MAX_PACING_RATE, &rate, sizeof(rate));
 }

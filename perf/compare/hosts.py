@@ -245,7 +245,7 @@ class HostsSockets(libraries.Library):
         return operation == "allreduce" and self.hosts.shape.each == 1
 
     def commands(self, ranks, words, groups=1):
-        """Its commands."""
+        """The command of each rank; rank r is in group r % groups."""
         self.port += ranks
         places = [self.hosts.host_of(rank) for rank in range(ranks)]
         addresses = ",".join(self.hosts.address(place) for place in places)
@@ -268,7 +268,7 @@ class PairSockets(HostsSockets):
     congestion = "usual"
 
     def takes(self, operation, ranks):
-        return super().takes(operation, ranks) and ranks % 2 == 0
+        return super().takes(operation, ranks) and ranks % 2 == 0 and ranks <= 64  # of sockets.c
 
     def run(self, operation, ranks, sizes):
         pairs = ranks // 2

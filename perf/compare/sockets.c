@@ -233,6 +233,8 @@ static const char *lacks(peer_what what, void *context) {
 /* The connections inside a rank's group: ranks r, r + groups, ... */
 static mesh group_of(const mesh *all, int groups) {
   mesh group = *all;
+  if (groups < 1 || all->nranks % groups != 0)
+    die_of(EINVAL, "ranks cannot be in so many groups");
   group.rank = all->rank / groups;
   group.nranks = all->nranks / groups;
   for (int i = 0; i < group.nranks; i++)

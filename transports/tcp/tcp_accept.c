@@ -30,6 +30,8 @@ static int hand_over(tcp_parked *parked, tcp_conn *conn) {
   }
   colli_tls *tls = colli_auth_take_tls(&parked->guest.auth);
   conn->source.fd = parked->guest.fd;
+  if (!conn->near)
+    colli_path_choose_outside(conn->source.fd, conn->ep->usual);
   parked->guest.fd = -1;
   drop_parked(parked);
   tcp_conn_secure(conn, tls);

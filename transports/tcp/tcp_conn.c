@@ -67,12 +67,12 @@ void tcp_conn_establish(tcp_conn *conn) {
   conn->state = TCP_ESTABLISHED;
   conn->source.events = 0;
   colli_heartbeat_enable(conn->source.fd, conn->ep->heartbeat_ms);
-  if (conn->near) {
+  /* The route may have replaced what was set before. */
+  colli_path_mark(conn->source.fd, &(colli_path_marks){.congestion = conn->ep->marks.congestion});
+  if (conn->near)
     colli_path_keep_short(conn->source.fd);
-  } else {
-    colli_path_choose_outside(conn->source.fd, conn->ep->usual);
+  else
     colli_path_pace(conn->source.fd);
-  }
   /* Edge-triggered: input that nobody asks for must not keep a sleeper awake. */
   if (!tcp_source_watch(conn->ep, &conn->source, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET)) {
     int error = errno;
