@@ -42,24 +42,25 @@ number() {
   sed -n "$2s/.*\"$1\":\"*\([0-9a-f.e-]*\).*/\1/p" out
 }
 
-# trains RANKS STRATEGY, for trainer/example/own_model.c, a model of a user's own: three epochs, whose loss must fall; the trainer itself compares the ranks' weights.
+# trains RANKS STRATEGY PART, for trainer/example/own_model.c, a model of a user's own: three epochs, in which the loss must
+# fall to that part of what it was; the trainer itself compares the ranks' weights.
 trains() {
   if ! COLL_DETERMINISTIC=ordered "$BUILD/bin/collrun" -n "$1" "$BUILD/bin/own_model" --epochs 3 --json --strategy "$2" >out 2>err; then
     fail "$2, $1 ranks: failed"
     return
   fi
   first=$(number train_loss 1) last=$(number train_loss 3) accuracy=$(number test_accuracy 3)
-  awk -v f="$first" -v l="$last" -v a="$accuracy" 'BEGIN { exit !(l < 0.6 * f && a > 0.9) }' ||
+  awk -v f="$first" -v l="$last" -v p="$3" -v a="$accuracy" 'BEGIN { exit !(l < p * f && a > 0.9) }' ||
     fail "$2, $1 ranks: loss $first, then $last; test accuracy $accuracy"
 }
 
 for ranks in 2 4; do
-  trains $ranks allreduce
+  trains $ranks allreduce 0.6
   whole=$(number weights_hash 3)
-  trains $ranks zero1
+  trains $ranks zero1 0.6
   [ -n "$whole" ] && [ "$(number weights_hash 3)" = "$whole" ] ||
     fail "$ranks ranks: zero1 ends with other weights than allreduce, $whole"
-  trains $ranks gossip
+  trains $ranks gossip 0.8 # who meets whom is left to chance
 done
 
 # A process joins, and the run, which would not end by itself, has a third rank.
