@@ -112,7 +112,7 @@ const colli_param_info colli_param_table[COLLI_PARAM_COUNT] = {
         {"COLL_TCP_CONGESTION", COLLI_PARAM_STRING, "", 0, 0,
          "Congestion control of TCP connections between ranks: one of those that the kernel has, "
          "as cubic or bbr. Ranks may differ: each sets it for what it sends. Empty: the "
-         "system's, but Reno inside a machine (not for rails)."},
+         "system's or the route's, but Reno inside a machine (not for rails)."},
     [COLLI_PARAM_VERBS_DEVICE] =
         {"COLL_VERBS_DEVICE", COLLI_PARAM_STRING, "", 0, 0,
          "InfiniBand and RoCE devices to use: a comma-separated list of name prefixes; ^name "

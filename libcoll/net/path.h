@@ -56,7 +56,8 @@ void colli_path_choose_inside(int listen_fd, const colli_path_marks *marks,
 /*
  * Gives an accepted connection that leaves the machine the system's control of congestion, `usual`,
  * if it has Reno from the socket that listens. A route may have a control of its own (ip route ...
- * congctl), which stays; if that is Reno, it cannot be told apart.
+ * congctl), which stays; if that is Reno, it cannot be told apart. Every process may choose the
+ * system's, so that does not fail.
  */
 void colli_path_choose_outside(int fd, const char *usual);
 
@@ -65,6 +66,8 @@ void colli_path_choose_outside(int fd, const char *usual);
 /* The shortest round trip of a connection in the last minutes, which kernels answer whether or not
  * their processes run; 0: unknown. */
 double colli_path_round_trip_ns(int fd);
+
+#define COLLI_PATH_FAR_NS 1e6 /* round trips between sites take so long (site_rule, distance.c) */
 
 /*
  * Has the kernel spread over each round trip what a connection may send in one, if that is as long

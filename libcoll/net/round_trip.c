@@ -9,8 +9,6 @@
 
 #include "libcoll/net/path.h"
 
-#define FAR_NS 1e6 /* round trips from one site to another are longer */
-
 double colli_path_round_trip_ns(int fd) {
   struct tcp_info info = {0};
   socklen_t bytes = sizeof(info);
@@ -23,6 +21,6 @@ double colli_path_round_trip_ns(int fd) {
 
 void colli_path_pace(int fd) {
   const unsigned long rate = ULONG_MAX - 1; /* bytes/s, no limit; one more would switch it off */
-  if (colli_path_round_trip_ns(fd) >= FAR_NS)
+  if (colli_path_round_trip_ns(fd) >= COLLI_PATH_FAR_NS)
     setsockopt(fd, SOL_SOCKET, SO_MAX_PACING_RATE, &rate, sizeof(rate));
 }

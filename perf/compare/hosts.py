@@ -242,7 +242,7 @@ class HostsSockets(libraries.Library):
         self.port = 21000
 
     def takes(self, operation, ranks):
-        return operation == "allreduce" and self.hosts.shape.each == 1
+        return operation == "allreduce" and self.hosts.shape.each == 1 and ranks <= 64  # MOST_RANKS of moves.h
 
     def commands(self, ranks, words, groups=1):
         """The command of each rank; rank r is in group r % groups."""
@@ -268,16 +268,14 @@ class PairSockets(HostsSockets):
     congestion = "usual"
 
     def takes(self, operation, ranks):
-        return super().takes(operation, ranks) and ranks % 2 == 0 and ranks <= 64  # of sockets.c
+        return super().takes(operation, ranks) and ranks % 2 == 0
 
     def run(self, operation, ranks, sizes):
         pairs = ranks // 2
         parts = [max(size // pairs // 4, 1) * 4 for size in sizes]
         text, why = libraries.run_all(self.commands(ranks, self.words(operation, parts), pairs), self.seconds(sizes))
-        slowest = {}
-        for _, part, us in [] if why else libraries.read_times(self.name, operation, text):
-            slowest[part] = max(us, slowest.get(part, 0))
-        return [(self.name, size, slowest[part]) for size, part in zip(sizes, parts) if part in slowest], why
+        times = {} if why else {part: us for _, part, us in libraries.read_times(self.name, operation, text)}
+        return [(self.name, size, times[part]) for size, part in zip(sizes, parts) if part in times], why
 
 
 KINDS = {"openmpi": HostsMpi, "mpich": HostsMpi, "ucc": HostsMpi, "gloo": HostsGloo}

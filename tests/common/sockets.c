@@ -1,8 +1,10 @@
 /* sockets.c: sockets for tests. */
 #include "sockets.h"
 
+#include <arpa/inet.h>
 #include <poll.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "libcoll/base/error.h"
@@ -20,4 +22,17 @@ void tcp_pair(int fds[2]) {
   if (fds[0] < 0 || fds[1] < 0)
     abort();
   close(listener);
+}
+
+bool tcp_peer(int fd, char text[INET6_ADDRSTRLEN]) {
+  struct sockaddr_in6 peer = {0};
+  int protocol = 0;
+  socklen_t bytes = sizeof(peer), word = sizeof(protocol);
+  if (getsockopt(fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &word) != 0 || protocol != IPPROTO_TCP ||
+      getpeername(fd, (struct sockaddr *)&peer, &bytes) != 0)
+    return false;
+  const void *address = peer.sin6_family == AF_INET6
+                            ? (const void *)&peer.sin6_addr
+                            : &((const struct sockaddr_in *)&peer)->sin_addr;
+  return inet_ntop(peer.sin6_family, address, text, INET6_ADDRSTRLEN) != NULL;
 }

@@ -4,7 +4,6 @@
  * Each host of the other site must be reached by a paced connection, no near connection may be
  * paced, and paced ones must have that control of congestion. Exits with 1, and says what is wrong.
  */
-#include <arpa/inet.h>
 #include <limits.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -16,6 +15,7 @@
 
 #include "coll/coll.h"
 #include "libcoll/net/path.h"
+#include "sockets.h"
 
 enum { DESCRIPTORS = 1024, COUNT = 10000, HOSTS = 4 };
 
@@ -29,20 +29,8 @@ static void need(coll_status status, const char *what) {
 
 /* The last number of the address in the network to which a connection leads; 0: it is none. */
 static int peer_of(int fd, const char *network) {
-  struct sockaddr_in6 peer = {0};
-  socklen_t bytes = sizeof(peer);
-  int protocol = 0;
-  socklen_t word = sizeof(protocol);
-  char text[INET6_ADDRSTRLEN] = "";
-  if (getsockopt(fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &word) != 0 || protocol != IPPROTO_TCP ||
-      getpeername(fd, (struct sockaddr *)&peer, &bytes) != 0)
-    return 0;
-  if (peer.sin6_family == AF_INET6)
-    inet_ntop(AF_INET6, &peer.sin6_addr, text, sizeof(text));
-  else
-    inet_ntop(AF_INET, &((struct sockaddr_in *)&peer)->sin_addr, text, sizeof(text));
-  const char *last = strrchr(text, '.');
-  return strstr(text, network) && last ? atoi(last + 1) : 0;
+  char text[INET6_ADDRSTRLEN];
+  return tcp_peer(fd, text) && strstr(text, network) ? atoi(strrchr(text, '.') + 1) : 0;
 }
 
 /* Looks at a connection of a rank to a host: whether it is paced. Ends the program if it must not
@@ -57,7 +45,8 @@ static bool look(int fd, int rank, int peer, const char *control) {
            : COLL_ERR_SYSTEM,
        "getsockopt");
   const bool paced = rate != ULONG_MAX;
-  const bool far = colli_path_round_trip_ns(fd) >= 1e6; /* by chance also to a near host */
+  const bool far =
+      colli_path_round_trip_ns(fd) >= COLLI_PATH_FAR_NS; /* by chance also to a near host */
   if (paced <= far && (!control || !paced || strcmp(name, control) == 0))
     return paced;
   fprintf(stderr, "rank %d to host %d: %s, %s\n", rank, peer, paced ? "paced" : "not paced", name);

@@ -4,7 +4,6 @@
  * its name. Connections that do not leave a machine have Reno, unless another one was asked for;
  * others have the system's, at both ends.
  */
-#include <arpa/inet.h>
 #include <criterion/criterion.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -15,6 +14,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "sockets.h"
 #include "tests/proc/support_ranks.h"
 
 TestSuite(marks, .timeout = 60);
@@ -30,17 +30,8 @@ static int number(int fd, int level, int option) {
 
 /* Whether a descriptor is a TCP connection to an IPv4 address (NULL: to any). */
 static bool is_connection(int fd, const char *address) {
-  struct sockaddr_in6 peer = {0};
-  socklen_t bytes = sizeof(peer);
-  if (number(fd, SOL_SOCKET, SO_PROTOCOL) != IPPROTO_TCP ||
-      getpeername(fd, (struct sockaddr *)&peer, &bytes) != 0)
-    return false;
-  char text[INET6_ADDRSTRLEN] = "";
-  if (peer.sin6_family == AF_INET6)
-    inet_ntop(AF_INET6, &peer.sin6_addr, text, sizeof(text));
-  else
-    inet_ntop(AF_INET, &((struct sockaddr_in *)&peer)->sin_addr, text, sizeof(text));
-  return !address || strstr(text, address) != NULL; /* an IPv6 socket says ::ffff:10.0.0.1 */
+  char text[INET6_ADDRSTRLEN];
+  return tcp_peer(fd, text) && (!address || strstr(text, address) != NULL);
 }
 
 /* How many connections of this process to an address have that class and control of congestion. */

@@ -93,7 +93,7 @@ if grep -qw "$control" /proc/sys/net/ipv4/tcp_available_congestion_control && se
   look_at_connections "$control"
   expect "the control of congestion of routes stays ($control)" all_succeed
   COLL_TCP_CONGESTION=reno look_at_connections reno
-  expect "if none is asked for" all_succeed
+  expect "COLL_TCP_CONGESTION is stronger" all_succeed
   expect "routes are as before" set_routes
 fi
 

@@ -59,6 +59,16 @@ void tcp_conn_establish(tcp_conn *conn) {
     tcp_conn_fail(conn, COLL_ERR_NO_MEMORY, "malloc", ENOMEM, "out of memory for a connection");
     return;
   }
+  /* The route may have replaced what was asked for. */
+  if (colli_path_mark(conn->source.fd,
+                      &(colli_path_marks){.congestion = conn->ep->marks.congestion})) {
+    int error = errno;
+    colli_stream_destroy(&conn->stream);
+    tcp_conn_fail(conn, COLL_ERR_SYSTEM, "setsockopt", error,
+                  "the kernel does not let the connection have COLL_TCP_CONGESTION=%s",
+                  conn->ep->marks.congestion);
+    return;
+  }
   if (conn->state == TCP_SECURING)
     conn->ep->nsecuring--;
   conn->stream.tls = conn->tls;
@@ -67,8 +77,6 @@ void tcp_conn_establish(tcp_conn *conn) {
   conn->state = TCP_ESTABLISHED;
   conn->source.events = 0;
   colli_heartbeat_enable(conn->source.fd, conn->ep->heartbeat_ms);
-  /* The route may have replaced what was set before. */
-  colli_path_mark(conn->source.fd, &(colli_path_marks){.congestion = conn->ep->marks.congestion});
   if (conn->near)
     colli_path_keep_short(conn->source.fd);
   else
