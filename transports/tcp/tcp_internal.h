@@ -89,10 +89,20 @@ typedef enum tcp_conn_state {
 typedef struct tcp_endpoint tcp_endpoint;
 typedef struct tcp_rails tcp_rails;
 
-/* An interface of this host, as far as rails use it. */
+#define TCP_NIC_SAMPLES 16 /* in a trial */
+
+/* An interface of this host, as far as rails use it, and how fast what this rank sends arrives
+ * (tcp_rails_share.c). */
 typedef struct tcp_nic {
-  uint32_t scope; /* its index */
-  uint64_t load;  /* bytes that this rank has on their way through it */
+  uint32_t scope;     /* its index */
+  uint64_t load;      /* bytes that are on their way through it, as far as was seen */
+  uint64_t looked_ns; /* when that was */
+  double share;       /* 1, less for one that is much slower than another */
+  bool is_slow, told; /* the last trial said so; it was logged */
+  int nsamples;
+  double samples[TCP_NIC_SAMPLES]; /* bytes per ns */
+  uint64_t bytes, ns;              /* of the next sample */
+  uint64_t all_bytes, all_ns;      /* of those there are */
 } tcp_nic;
 
 /* What a socket has that is one of several of a connection (tcp_rails.h). */
@@ -106,7 +116,7 @@ typedef struct tcp_rail {
   bool silent;                  /* its other end did not answer, at the last look */
   uint32_t nic_here, nic_there; /* the interfaces; 0: not known */
   uint64_t given;               /* bytes of messages that it was to send */
-  uint64_t acked;               /* so many of them had arrived at the last look */
+  uint64_t arrived;             /* so many of them had arrived at the last look */
 } tcp_rail;
 
 typedef struct tcp_conn {
@@ -160,6 +170,8 @@ struct tcp_endpoint {
   LIST_HEAD(, tcp_conn) lingering;
   uint64_t lingered_ns; /* when what one of those has still to deliver was last seen to change */
   tcp_nic nics[COLLI_MAX_ADDRS];
+  bool in_trial;     /* how fast interfaces are is being found out (tcp_rails_share.c) */
+  uint64_t trial_ns; /* since when; or from when on it shall be found out again */
   LIST_HEAD(, tcp_rails) rails, rails_lingering;
 };
 

@@ -6,8 +6,8 @@
  *                             \->  rail B:   2 4  (3)  -/   (3) came twice and is dropped
  *
  * Each message carries its number and goes over one rail: short ones over the first, long ones over
- * that on whose interface this rank has the least under way, so that a slower one gets less. The
- * receiver takes the next number from whichever rail has it.
+ * that on whose interface this rank has the least under way, or less often if it is much slower
+ * than others (tcp_rails_share.c). The receiver takes the next number from whichever rail has it.
  *
  * What is sent again may come behind later messages of the same rail. If the wanted one has been
  * missing for a while, these are read to memory.
@@ -32,6 +32,7 @@
 #define TCP_RAILS_SOCKETS   8         /* also retired ones, until the peer has closed them */
 #define TCP_RAILS_KEPT      4u        /* messages that are kept, for each slot of the connection */
 #define TCP_RAILS_LONG      16384     /* messages of so many bytes go over all rails */
+#define TCP_RAILS_SAMPLE    131072    /* bytes by which a speed is measured */
 #define TCP_RAILS_REAP      4         /* after so many messages, look what was acknowledged */
 #define TCP_RAILS_AHEAD     (1 << 24) /* no message is so far before or behind the wanted one */
 #define TCP_RAILS_UNHEARD   2 /* questions or repetitions without an answer: a rail is retired */
@@ -104,16 +105,15 @@ struct tcp_rails {
 
 /* ---- tcp_rails_socket.c ---- */
 
+/* Bytes that a rail was given and have not arrived. */
+static inline uint64_t tcp_rail_load(const tcp_rail *rail) {
+  return rail->given - rail->arrived;
+}
+
 /* The kept message with a number. */
 static inline tcp_kept *tcp_kept_at(const tcp_rails *rails, uint64_t number) {
   return &rails->kept[number % rails->nkept];
 }
-
-/* What is known of an interface of this host (0: one that is not known). */
-tcp_nic *tcp_rails_nic(tcp_endpoint *ep, uint32_t scope);
-
-/* Counts bytes that are on their way through an interface. */
-void tcp_rails_load(tcp_endpoint *ep, uint32_t scope, int64_t bytes);
 
 /* Looks which messages have been acknowledged. */
 void tcp_rails_reap(tcp_rails *rails);
@@ -165,6 +165,26 @@ void tcp_rails_close(tcp_endpoint *ep, uint64_t begun_ns);
 
 /* Ends a connection. */
 void tcp_rails_disconnect(coll_conn *base);
+
+/* ---- tcp_rails_share.c ---- */
+
+/* The socket for a message; NULL: none is open. */
+tcp_conn *tcp_rails_choose(tcp_rails *rails, size_t bytes, uint64_t now_ns);
+
+/* From now on it is found out how fast interfaces are. */
+void tcp_rails_begin_trial(tcp_endpoint *ep, uint64_t now_ns);
+
+/* Looks what has arrived, to find that out. */
+void tcp_rails_try(tcp_rails *rails, uint64_t now_ns);
+
+/* Looks how much of what a socket was given has arrived. */
+void tcp_rails_look_at_arrivals(tcp_conn *conn, uint64_t now_ns);
+
+/* Counts bytes that a socket was given to send; that so many have arrived; and that those which
+ * have not are no longer on their way. */
+void tcp_rails_count_given(tcp_conn *conn, uint64_t bytes, uint64_t now_ns);
+void tcp_rails_count_arrived(tcp_conn *conn, uint64_t bytes, uint64_t now_ns);
+void tcp_rails_count_lost(tcp_conn *conn);
 
 /* ---- tcp_rails_send.c ---- */
 

@@ -14,32 +14,14 @@ static char *buffer_at(const tcp_rails *rails, int buffer) {
   return rails->pool + pitch * (size_t)buffer;
 }
 
-/* The socket for a message; NULL: none is open. A long one goes through the interface on which this
- * rank has the least under way, whatever the connection: a slower one has more, and so gets less.
- */
-static tcp_conn *choose_socket(tcp_rails *rails, size_t bytes) {
-  tcp_conn *conn, *best = NULL;
-  uint64_t least = 0;
-  TAILQ_FOREACH(conn, &rails->sockets, rail.link) {
-    if (!tcp_rail_is_open(conn))
-      continue;
-    if (bytes < TCP_RAILS_LONG)
-      return conn;
-    const uint64_t load = tcp_rails_nic(rails->ep, conn->rail.nic_here)->load;
-    if (!best || load < least) {
-      best = conn;
-      least = load;
-    }
-  }
-  return best;
-}
-
 /* Gives a message to a socket: false if none takes it now. */
 static bool give(tcp_rails *rails, uint64_t number) {
   tcp_kept *kept = tcp_kept_at(rails, number);
+  const coll_transport_env *env = rails->ep->env;
+  const uint64_t now_ns = env->now_ns(env->ctx);
   COLLI_ASSERT(kept->buffer >= 0 && !kept->by);
   for (;;) {
-    tcp_conn *conn = choose_socket(rails, kept->bytes);
+    tcp_conn *conn = tcp_rails_choose(rails, kept->bytes, now_ns);
     if (!conn)
       return false;
     conn->stream.out_magic = COLLI_FRAME_MAGIC + (uint32_t)number;
@@ -54,8 +36,7 @@ static bool give(tcp_rails *rails, uint64_t number) {
       continue;
     }
     tcp_conn_note_output(conn);
-    conn->rail.given += sizeof(colli_frame) + kept->bytes;
-    tcp_rails_load(rails->ep, conn->rail.nic_here, (int64_t)(sizeof(colli_frame) + kept->bytes));
+    tcp_rails_count_given(conn, sizeof(colli_frame) + kept->bytes, now_ns);
     kept->by = conn;
     kept->end = conn->rail.given;
     return true;

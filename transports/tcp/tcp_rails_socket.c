@@ -7,54 +7,20 @@
 #include <sys/socket.h>
 
 #include "libcoll/base/assert.h"
-#include "libcoll/net/path.h"
 #include "transports/tcp/tcp_rails.h"
 
 /* ---- what has arrived ------------------------------------------------------------------------ */
-
-tcp_nic *tcp_rails_nic(tcp_endpoint *ep, uint32_t scope) {
-  int i = 0;
-  while (i < COLLI_MAX_ADDRS - 1 && ep->nics[i].scope != scope && ep->nics[i].scope != 0)
-    i++;
-  ep->nics[i].scope = scope;
-  return &ep->nics[i];
-}
-
-/* Counts bytes that are on their way through an interface. */
-void tcp_rails_load(tcp_endpoint *ep, uint32_t scope, int64_t bytes) {
-  tcp_nic *nic = tcp_rails_nic(ep, scope);
-  nic->load = (uint64_t)((int64_t)nic->load + bytes);
-}
-
-/* Bytes of messages that a socket was given and the peer's kernel has not acknowledged. More than
- * that with TLS, whose records are longer than what is in them. */
-static uint64_t backlog_of(const tcp_conn *conn) {
-  uint64_t queued;
-  if (!colli_path_queued(conn->source.fd, &queued))
-    return conn->rail.given; /* as if nothing had arrived */
-  return colli_stream_unwritten(&conn->stream) + queued;
-}
-
-/* Looks how much of what a socket was given has arrived. */
-static void look_at_arrivals(tcp_rails *rails, tcp_conn *conn) {
-  const uint64_t backlog = backlog_of(conn), given = conn->rail.given;
-  if (given <= backlog || given - backlog <= conn->rail.acked)
-    return;
-  tcp_rails_load(rails->ep, conn->rail.nic_here, -(int64_t)(given - backlog - conn->rail.acked));
-  conn->rail.acked = given - backlog;
-}
 
 void tcp_rails_reap(tcp_rails *rails) {
   const coll_transport_env *env = rails->ep->env;
   tcp_conn *conn;
   rails->reaped_ns = env->now_ns(env->ctx);
   TAILQ_FOREACH(conn, &rails->sockets, rail.link)
-    if (conn->state == TCP_ESTABLISHED && !conn->rail.retired &&
-        conn->rail.given > conn->rail.acked)
-      look_at_arrivals(rails, conn);
+    if (conn->state == TCP_ESTABLISHED && !conn->rail.retired)
+      tcp_rails_look_at_arrivals(conn, rails->reaped_ns);
   for (uint64_t i = rails->first; i < rails->next; i++) {
     tcp_kept *kept = tcp_kept_at(rails, i);
-    if (kept->buffer < 0 || !kept->by || kept->end > kept->by->rail.acked)
+    if (kept->buffer < 0 || !kept->by || kept->end > kept->by->rail.arrived)
       continue;
     rails->free[rails->nfree++] = kept->buffer;
     kept->buffer = -1;
@@ -73,7 +39,7 @@ void tcp_rails_remove(tcp_conn *conn) {
   TAILQ_REMOVE(&rails->sockets, conn, rail.link);
   rails->nsockets--;
   if (!conn->rail.retired)
-    tcp_rails_load(rails->ep, conn->rail.nic_here, -(int64_t)(conn->rail.given - conn->rail.acked));
+    tcp_rails_count_lost(conn);
   if (conn->state == TCP_ESTABLISHED && (conn->rail.retired || conn->stream.send_status)) {
     LIST_REMOVE(conn, link); /* what it has not sent goes over the others */
     if (conn->blocked)
@@ -133,7 +99,7 @@ void tcp_rails_retire(tcp_conn *conn) {
     return;
   tcp_rails_reap(rails);
   conn->rail.retired = conn->rail.spare = true;
-  tcp_rails_load(rails->ep, conn->rail.nic_here, -(int64_t)(conn->rail.given - conn->rail.acked));
+  tcp_rails_count_lost(conn);
   if (conn->blocked)
     LIST_REMOVE(conn, blocked_link);
   conn->blocked = false;
@@ -146,6 +112,7 @@ void tcp_rails_retire(tcp_conn *conn) {
   }
   shutdown(conn->source.fd, SHUT_WR);
   rails->dial_ns = 0;
+  rails->ep->trial_ns = 0; /* it may have been the fastest */
   if (tcp_rails_open(rails) == 0)
     tcp_rails_fail(rails, COLL_ERR_PEER_LOST, conn);
 }

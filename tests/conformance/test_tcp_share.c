@@ -1,0 +1,169 @@
+/* test_tcp_share.c: which rail gets a long message, with a clock of the test's own and rails whose
+ * speeds it sets. */
+#include <criterion/criterion.h>
+#include <string.h>
+
+#include "transports/tcp/tcp_rails.h"
+
+#define BYTES   131072
+#define STEP_NS 10000
+#define DEEP    16 /* messages on their way at once, on all rails together */
+
+typedef struct network {
+  coll_transport_env env;
+  tcp_endpoint ep;
+  tcp_rails rails;
+  tcp_conn conn[3];
+  double speed[3]; /* bytes per ns */
+  double sent[3];  /* bytes that have left since the rail was last idle */
+  uint64_t given[3];
+  uint64_t now_ns, hidden_ns;
+  int count;
+} network;
+
+static void init(network *net, int count) {
+  memset(net, 0, sizeof(*net));
+  net->count = count;
+  net->ep.env = &net->env;
+  net->rails.ep = &net->ep;
+  net->rails.log.level = COLLI_LOG_NONE;
+  TAILQ_INIT(&net->rails.sockets);
+  for (int i = 0; i < count; i++) {
+    tcp_conn *conn = &net->conn[i];
+    conn->ep = &net->ep;
+    conn->source.fd = -1;
+    conn->state = TCP_ESTABLISHED;
+    conn->rail.rails = &net->rails;
+    conn->rail.joined = true;
+    conn->rail.nic_here = (uint32_t)i + 1;
+    TAILQ_INSERT_TAIL(&net->rails.sockets, conn, rail.link);
+    net->speed[i] = 1;
+  }
+  net->now_ns = 1;
+  tcp_rails_begin_trial(&net->ep, net->now_ns);
+}
+
+/* Time passes; the rank sees what has arrived unless it is away. */
+static void pass(network *net, bool is_away) {
+  net->now_ns += STEP_NS;
+  for (int i = 0; i < net->count; i++) {
+    const uint64_t load = tcp_rail_load(&net->conn[i].rail);
+    net->sent[i] += load > 0 ? net->speed[i] * STEP_NS : 0;
+    net->sent[i] = net->sent[i] < (double)load ? net->sent[i] : (double)load;
+    if (is_away || load == 0)
+      continue;
+    tcp_rails_count_arrived(&net->conn[i], (uint64_t)net->sent[i], net->now_ns);
+    net->sent[i] -= (double)(uint64_t)net->sent[i];
+  }
+}
+
+/* Sends so many messages, and counts which rail got them. */
+static void send_messages(network *net, int count, int deep) {
+  uint64_t load;
+  memset(net->given, 0, sizeof(net->given));
+  for (int sent = 0; sent < count;) {
+    load = 0;
+    for (int i = 0; i < net->count; i++)
+      load += tcp_rail_load(&net->conn[i].rail);
+    if (load + BYTES <= (uint64_t)deep * BYTES) {
+      tcp_conn *conn = tcp_rails_choose(&net->rails, BYTES, net->now_ns);
+      tcp_rails_count_given(conn, BYTES, net->now_ns);
+      net->given[conn - net->conn]++;
+      sent++;
+    }
+    pass(net, false);
+    for (int i = 0; net->hidden_ns > 0 && sent % 5 == 0 && i < (int)(net->hidden_ns / STEP_NS); i++)
+      pass(net, true);
+  }
+}
+
+Test(tcp_share, equal_rails_get_equal_shares) {
+  network net;
+  init(&net, 3);
+  for (net.hidden_ns = 0; net.hidden_ns <= 3000000; net.hidden_ns += 1500000) {
+    send_messages(&net, 3000, DEEP);
+    for (int i = 0; i < 3; i++)
+      cr_assert(net.given[i] > 800, "rail %d got %llu of 3000 messages; away for %llu ns", i,
+                (unsigned long long)net.given[i], (unsigned long long)net.hidden_ns);
+  }
+}
+
+Test(tcp_share, one_of_a_third_of_the_speed_counts_as_equal) {
+  network net;
+  init(&net, 2);
+  net.speed[1] = 0.34;
+  send_messages(&net, 3000, DEEP);
+  cr_assert(net.given[1] > 700, "%llu of 3000", (unsigned long long)net.given[1]);
+}
+
+Test(tcp_share, a_slow_rail_is_left_out_where_it_would_be_late) {
+  network net;
+  init(&net, 2);
+  net.speed[0] = 0.05; /* the first one: a single message goes there if nothing is known */
+  send_messages(&net, 200, DEEP);
+  send_messages(&net, 1000, DEEP);
+  cr_assert(net.given[0] < 60, "%llu of 1000", (unsigned long long)net.given[0]);
+  net.hidden_ns = 2000000;
+  send_messages(&net, 1000, DEEP);
+  cr_assert(net.given[0] < 60, "%llu of 1000", (unsigned long long)net.given[0]);
+}
+
+Test(tcp_share, a_slow_rail_helps_where_much_is_on_its_way) {
+  network net;
+  init(&net, 2);
+  net.speed[1] = 0.2;
+  send_messages(&net, 200, 64);
+  send_messages(&net, 1000, 64);
+  cr_assert(net.given[1] > 100 && net.given[1] < 300, "%llu of 1000",
+            (unsigned long long)net.given[1]);
+}
+
+Test(tcp_share, single_messages_find_it_out_too) {
+  network net;
+  init(&net, 2);
+  net.speed[0] = 0.1;
+  send_messages(&net, 200, 1);
+  send_messages(&net, 300, 1);
+  cr_assert(net.given[0] < 30, "%llu of 300", (unsigned long long)net.given[0]);
+}
+
+Test(tcp_share, a_rail_that_becomes_fast_or_slow_is_noticed) {
+  network net;
+  init(&net, 2);
+  for (int turn = 0; turn < 3; turn++) {
+    net.speed[1] = 0.05;
+    send_messages(&net, 40000, DEEP); /* the next trial is after a hundred times as long */
+    send_messages(&net, 1000, DEEP);
+    cr_assert(net.given[1] < 60, "%llu of 1000", (unsigned long long)net.given[1]);
+    net.speed[1] = 1;
+    send_messages(&net, 40000, DEEP);
+    send_messages(&net, 1000, DEEP);
+    cr_assert(net.given[1] > 400, "%llu of 1000", (unsigned long long)net.given[1]);
+  }
+}
+
+Test(tcp_share, the_loss_of_the_fast_one_is_noticed) {
+  network net;
+  init(&net, 3);
+  net.speed[1] = net.speed[2] = 0.05;
+  send_messages(&net, 2000, DEEP);
+  cr_assert(net.given[0] > 1500, "%llu of 2000", (unsigned long long)net.given[0]);
+  net.conn[0].rail.retired = true;
+  tcp_rails_count_lost(&net.conn[0]);
+  net.conn[0].rail.arrived = net.conn[0].rail.given;
+  net.ep.trial_ns = 0; /* as tcp_rails_retire() does */
+  send_messages(&net, 1000, DEEP);
+  cr_assert_eq(net.given[0], 0);
+  for (int i = 1; i < 3; i++)
+    cr_assert(net.given[i] > 400, "rail %d got %llu of 1000", i, (unsigned long long)net.given[i]);
+}
+
+Test(tcp_share, short_messages_go_over_the_first) {
+  network net;
+  init(&net, 2);
+  for (int i = 0; i < 100; i++) {
+    tcp_conn *conn = tcp_rails_choose(&net.rails, TCP_RAILS_LONG - 1, net.now_ns);
+    cr_assert_eq(conn, &net.conn[0]);
+    tcp_rails_count_given(conn, TCP_RAILS_LONG - 1, net.now_ns);
+  }
+}
