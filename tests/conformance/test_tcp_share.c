@@ -40,7 +40,6 @@ static void init(network *net, int count) {
     net->speed[i] = 1;
   }
   net->now_ns = 1;
-  tcp_rails_begin_trial(&net->ep, net->now_ns);
 }
 
 /* Time passes; the rank sees what has arrived unless it is away. */
@@ -151,11 +150,44 @@ Test(tcp_share, the_loss_of_the_fast_one_is_noticed) {
   net.conn[0].rail.retired = true;
   tcp_rails_count_lost(&net.conn[0]);
   net.conn[0].rail.arrived = net.conn[0].rail.given;
-  net.ep.trial_ns = 0; /* as tcp_rails_retire() does */
   send_messages(&net, 1000, DEEP);
   cr_assert_eq(net.given[0], 0);
   for (int i = 1; i < 3; i++)
     cr_assert(net.given[i] > 400, "rail %d got %llu of 1000", i, (unsigned long long)net.given[i]);
+}
+
+/* Another connection of the same endpoint, with one rail, sends over the fast interface meanwhile.
+ */
+Test(tcp_share, connections_with_other_rails_do_not_disturb) {
+  network net;
+  tcp_rails other = {.ep = &net.ep};
+  tcp_conn alone;
+  init(&net, 2);
+  net.speed[1] = 0.05;
+  alone = net.conn[0];
+  TAILQ_INIT(&other.sockets);
+  TAILQ_INSERT_TAIL(&other.sockets, &alone, rail.link);
+  for (int i = 0; i < 300; i++) {
+    send_messages(&net, 1, DEEP);
+    cr_assert_eq(tcp_rails_choose(&other, BYTES, net.now_ns), &alone);
+    tcp_rails_count_given(&alone, BYTES, net.now_ns);
+    tcp_rails_count_arrived(&alone, BYTES, net.now_ns - STEP_NS / 2); /* an older time */
+  }
+  send_messages(&net, 1000, DEEP);
+  cr_assert(net.given[1] < 60, "%llu of 1000", (unsigned long long)net.given[1]);
+}
+
+Test(tcp_share, interfaces_that_are_not_known_have_a_place_of_their_own) {
+  network net;
+  init(&net, 3);
+  net.conn[0].rail.nic_here = 0;
+  tcp_rails_count_given(&net.conn[0], BYTES, net.now_ns);
+  for (int i = 1; i < 3; i++)
+    tcp_rails_count_given(&net.conn[i], BYTES, net.now_ns);
+  for (int i = 0; i < 3; i++)
+    cr_assert_eq(net.ep.nics[i].load, BYTES);
+  tcp_rails_count_arrived(&net.conn[0], BYTES, net.now_ns + 1);
+  cr_assert_eq(net.ep.nics[0].load, 0);
 }
 
 Test(tcp_share, short_messages_go_over_the_first) {

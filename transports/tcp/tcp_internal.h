@@ -89,7 +89,12 @@ typedef enum tcp_conn_state {
 typedef struct tcp_endpoint tcp_endpoint;
 typedef struct tcp_rails tcp_rails;
 
-#define TCP_NIC_SAMPLES 16 /* in a trial */
+#define TCP_NIC_SAMPLES 16
+
+/* What two ways to look at samples say of a speed, in bytes per ns. */
+typedef struct tcp_speed {
+  double median, all;
+} tcp_speed;
 
 /* An interface of this host, as far as rails use it, and how fast what this rank sends arrives
  * (tcp_rails_share.c). */
@@ -97,12 +102,13 @@ typedef struct tcp_nic {
   uint32_t scope;     /* its index */
   uint64_t load;      /* bytes that are on their way through it, as far as was seen */
   uint64_t looked_ns; /* when that was */
-  double share;       /* 1, less for one that is much slower than another */
-  bool is_slow, told; /* the last trial said so; it was logged */
+  bool told;          /* it was logged that it is slow */
   int nsamples;
   double samples[TCP_NIC_SAMPLES]; /* bytes per ns */
   uint64_t bytes, ns;              /* of the next sample */
   uint64_t all_bytes, all_ns;      /* of those there are */
+  int nspeeds;                     /* how often it was measured, 2 at most */
+  tcp_speed speeds[2];             /* the last two times, the last first */
 } tcp_nic;
 
 /* What a socket has that is one of several of a connection (tcp_rails.h). */
@@ -169,9 +175,8 @@ struct tcp_endpoint {
   LIST_HEAD(, tcp_conn) blocked;
   LIST_HEAD(, tcp_conn) lingering;
   uint64_t lingered_ns; /* when what one of those has still to deliver was last seen to change */
-  tcp_nic nics[COLLI_MAX_ADDRS];
-  bool in_trial;     /* how fast interfaces are is being found out (tcp_rails_share.c) */
-  uint64_t trial_ns; /* since when; or from when on it shall be found out again */
+  tcp_nic nics[COLLI_MAX_ADDRS + 1]; /* the first is for those that are not known */
+  uint64_t again_ns;                 /* when to measure them again; 0: no need */
   LIST_HEAD(, tcp_rails) rails, rails_lingering;
 };
 

@@ -53,7 +53,6 @@ static void join(tcp_rails *rails, tcp_conn *conn) {
           (other->rail.nic_here == conn->rail.nic_here ||
            other->rail.nic_there == conn->rail.nic_there))
         tcp_rails_retire(other);
-  tcp_rails_begin_trial(rails->ep, rails->ep->env->now_ns(rails->ep->env->ctx));
   rails->was_up = true;
   rails->pause_ns = TCP_RAILS_PAUSE_NS;
   rails->dial_ns = 0;
@@ -208,8 +207,8 @@ int tcp_rails_progress(tcp_endpoint *ep) {
     look(rails, now_ns);
     if (rails->dials)
       dial(rails, now_ns);
-    if (rails->first < rails->next && ep->in_trial)
-      tcp_rails_try(rails, now_ns);
+    if (rails->first < rails->next)
+      tcp_rails_measure(rails, now_ns);
     if (rails->first < rails->next && now_ns - rails->reaped_ns >= TCP_RAILS_REAP_NS)
       tcp_rails_reap(rails);
     if (rails->nwaiting > 0)

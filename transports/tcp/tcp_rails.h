@@ -171,11 +171,8 @@ void tcp_rails_disconnect(coll_conn *base);
 /* The socket for a message; NULL: none is open. */
 tcp_conn *tcp_rails_choose(tcp_rails *rails, size_t bytes, uint64_t now_ns);
 
-/* From now on it is found out how fast interfaces are. */
-void tcp_rails_begin_trial(tcp_endpoint *ep, uint64_t now_ns);
-
-/* Looks what has arrived, to find that out. */
-void tcp_rails_try(tcp_rails *rails, uint64_t now_ns);
+/* Looks what has arrived while it is not yet known how fast the interfaces are. */
+void tcp_rails_measure(tcp_rails *rails, uint64_t now_ns);
 
 /* Looks how much of what a socket was given has arrived. */
 void tcp_rails_look_at_arrivals(tcp_conn *conn, uint64_t now_ns);

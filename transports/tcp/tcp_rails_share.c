@@ -5,11 +5,12 @@
  * way; else those behind it would wait for it. Source: Lim, Nahum, Towsley and Gibbens, "ECF: an
  * MPTCP path scheduler to manage heterogeneous paths", CoNEXT 2017.
  *
- * How fast interfaces are is found out in trials, in which all get equal shares. Single samples say
- * little: a rank sees late what has arrived, the later the busier its cores are; other ranks send,
- * too; a network may let the first bytes after a rest through at once. But in a trial that is so on
+ * How fast interfaces are is measured while all get equal shares. Single samples say little: a rank
+ * sees late what has arrived, the later the busier its cores are; other ranks send, too; a network
+ * may let the first bytes after a rest through at once. But while shares are equal that is so on
  * all alike, and an interface is slow only if the median of its samples says so and all of them
- * together, in two trials after each other.
+ * together, each of the last two times. Now and then shares are equal again, to see whether it
+ * still is.
  */
 #include <net/if.h>
 
@@ -17,59 +18,93 @@
 #include "libcoll/net/path.h"
 #include "transports/tcp/tcp_rails.h"
 
-#define MUCH     4.0 /* an interface is slow if the fastest is so many times as fast by the median, */
-#define MORE     2.0           /* and so many times by all samples: late looks make that less */
-#define EARLY    1.5           /* so many times sooner a message has to arrive on a slow one */
-#define AGAIN    100           /* the next trial is after so many times as long */
-#define TIE      1024.0        /* bytes that count as under way for each sample in a trial */
-#define AGAIN_NS 1000000000ull /* but not before this */
+#define MUCH       4.0 /* an interface is slow if the fastest's median is so many times as high, */
+#define MORE       2.0 /* and all its samples together: late looks make that less */
+#define EARLY      1.5 /* so many times sooner a message has to arrive on a slow one */
+#define AGAIN      100 /* what is slow is measured again after so many times as long */
+#define AGAIN_NS   1000000000ull  /* but not before this, */
+#define AGAIN_MOST 60000000000ull /* nor after this */
+#define LOOK_NS    20000ull       /* how often to look while an interface is not known */
+#define TIE        1024.0 /* bytes that a sample counts until all are known: rails take turns */
 
 /* Whether so few bytes count as none: the end of a message is acknowledged late. */
 static inline bool is_short(uint64_t bytes) {
   return bytes < TCP_RAILS_LONG;
 }
 
-/* What is known of an interface of this host (0: one that is not known). */
-static tcp_nic *find_nic(tcp_endpoint *ep, uint32_t scope) {
-  int i = 0;
-  while (i < COLLI_MAX_ADDRS - 1 && ep->nics[i].scope != scope && ep->nics[i].scope != 0)
-    i++;
-  ep->nics[i].scope = scope;
-  return &ep->nics[i];
-}
-
+/* What is known of the interface of a rail. */
 static tcp_nic *nic_of(const tcp_conn *conn) {
-  return find_nic(conn->ep, conn->rail.nic_here);
+  tcp_nic *nics = conn->ep->nics;
+  int i = conn->rail.nic_here != 0;
+  while (i > 0 && i < COLLI_MAX_ADDRS && nics[i].scope != conn->rail.nic_here && nics[i].scope != 0)
+    i++;
+  nics[i].scope = conn->rail.nic_here;
+  return &nics[i];
 }
 
 /* ---- what arrives ---------------------------------------------------------------------------- */
 
+/* The time since the last look at an interface, from which on it is this one. Connections look in
+ * turn, some of them with a time that was taken a little earlier. */
+static uint64_t look(tcp_nic *nic, uint64_t now_ns) {
+  const uint64_t gap = now_ns > nic->looked_ns ? now_ns - nic->looked_ns : 0;
+  nic->looked_ns += gap;
+  return gap;
+}
+
 void tcp_rails_count_given(tcp_conn *conn, uint64_t bytes, uint64_t now_ns) {
   tcp_nic *nic = nic_of(conn);
   if (is_short(nic->load))
-    nic->looked_ns = now_ns;
+    look(nic, now_ns);
   conn->rail.given += bytes;
   nic->load += bytes;
 }
 
+/* The middle one of the samples. */
+static double median_of(const tcp_nic *nic) {
+  double sorted[TCP_NIC_SAMPLES];
+  for (int i = 0; i < TCP_NIC_SAMPLES; i++) {
+    int j = i;
+    for (; j > 0 && nic->samples[i] < sorted[j - 1]; j--)
+      sorted[j] = sorted[j - 1];
+    sorted[j] = nic->samples[i];
+  }
+  return sorted[TCP_NIC_SAMPLES / 2];
+}
+
+/* Begins to measure an interface. */
+static void restart(tcp_nic *nic) {
+  nic->nsamples = 0;
+  nic->bytes = nic->ns = nic->all_bytes = nic->all_ns = 0;
+}
+
+/* Adds a sample, the last of which tells the speed. */
+static void add_sample(tcp_nic *nic) {
+  nic->samples[nic->nsamples++] = (double)nic->bytes / (double)nic->ns;
+  nic->all_bytes += nic->bytes;
+  nic->all_ns += nic->ns;
+  nic->bytes = nic->ns = 0;
+  if (nic->nsamples < TCP_NIC_SAMPLES)
+    return;
+  nic->speeds[1] = nic->speeds[0];
+  nic->speeds[0] = (tcp_speed){median_of(nic), (double)nic->all_bytes / (double)nic->all_ns};
+  nic->nspeeds += nic->nspeeds < 2;
+  restart(nic);
+}
+
 void tcp_rails_count_arrived(tcp_conn *conn, uint64_t bytes, uint64_t now_ns) {
   tcp_nic *nic = nic_of(conn);
+  const uint64_t gap = look(nic, now_ns);
   COLLI_ASSERT(bytes <= tcp_rail_load(&conn->rail) && bytes <= nic->load);
   if (!is_short(nic->load)) {
     nic->bytes += bytes;
-    nic->ns += now_ns - nic->looked_ns;
+    nic->ns += gap;
   }
   conn->rail.arrived += bytes;
   nic->load -= bytes;
-  nic->looked_ns = now_ns;
-  if (is_short(nic->bytes) || (nic->bytes < TCP_RAILS_SAMPLE && !is_short(nic->load)))
-    return;
-  if (nic->nsamples < TCP_NIC_SAMPLES && nic->ns > 0) {
-    nic->samples[nic->nsamples++] = (double)nic->bytes / (double)nic->ns;
-    nic->all_bytes += nic->bytes;
-    nic->all_ns += nic->ns;
-  }
-  nic->bytes = nic->ns = 0;
+  if (nic->ns > 0 && !is_short(nic->bytes) &&
+      (nic->bytes >= TCP_RAILS_SAMPLE || is_short(nic->load)))
+    add_sample(nic);
 }
 
 /* Bytes of messages that a socket was given and the peer's kernel has not acknowledged. More than
@@ -92,117 +127,117 @@ void tcp_rails_count_lost(tcp_conn *conn) {
   nic_of(conn)->load -= tcp_rail_load(&conn->rail);
 }
 
-/* ---- trials ---------------------------------------------------------------------------------- */
+/* ---- which are slow -------------------------------------------------------------------------- */
 
-void tcp_rails_begin_trial(tcp_endpoint *ep, uint64_t now_ns) {
-  for (int i = 0; i < COLLI_MAX_ADDRS; i++) {
-    tcp_nic *nic = &ep->nics[i];
-    nic->share = 1;
-    nic->nsamples = 0;
-    nic->bytes = nic->ns = nic->all_bytes = nic->all_ns = 0;
-  }
-  ep->in_trial = true;
-  ep->trial_ns = now_ns;
-}
+/* The speeds of the fastest interfaces of a connection's rails, each of the last two times. */
+typedef struct fastest {
+  tcp_speed speeds[2];
+  bool is_known; /* all of them have been measured twice */
+} fastest;
 
-/* What two ways to look at samples say of a speed, in bytes per ns. */
-typedef struct speed {
-  double median, all;
-} speed;
-
-static speed speed_of(tcp_nic *nic) {
-  double *samples = nic->samples;
-  for (int i = 1; i < TCP_NIC_SAMPLES; i++)
-    for (int j = i; j > 0 && samples[j] < samples[j - 1]; j--) {
-      const double other = samples[j];
-      samples[j] = samples[j - 1];
-      samples[j - 1] = other;
+static fastest find_fastest(const tcp_rails *rails) {
+  fastest most = {.is_known = true};
+  const tcp_conn *conn;
+  TAILQ_FOREACH(conn, &rails->sockets, rail.link) {
+    if (!tcp_rail_is_open(conn))
+      continue;
+    const tcp_nic *nic = nic_of(conn);
+    most.is_known &= nic->nspeeds == 2;
+    for (int i = 0; i < 2; i++) {
+      const tcp_speed *speed = &nic->speeds[i];
+      tcp_speed *best = &most.speeds[i];
+      best->median = speed->median > best->median ? speed->median : best->median;
+      best->all = speed->all > best->all ? speed->all : best->all;
     }
-  return (speed){samples[TCP_NIC_SAMPLES / 2], (double)nic->all_bytes / (double)nic->all_ns};
-}
-
-/* Logs, once for each, which interfaces are slow. */
-static void tell(tcp_rails *rails) {
-  const tcp_conn *conn;
-  TAILQ_FOREACH(conn, &rails->sockets, rail.link) {
-    tcp_nic *nic = nic_of(conn);
-    char name[IF_NAMESIZE] = "?";
-    if (!tcp_rail_is_open(conn) || nic->share == 1 || nic->told)
-      continue;
-    nic->told = true;
-    if_indextoname(nic->scope, name);
-    colli_log_write(
-        &rails->log, COLLI_LOG_INFO,
-        "the network interface %s is slow: what is sent there takes about %.0f times as "
-        "long as on the fastest, so it gets few messages",
-        name, 1 / (nic->share * EARLY));
   }
+  return most;
 }
 
-/* Ends a trial if there are samples of the interfaces of all rails. Goes on with another one where
- * none is slow, which does no harm. */
-static void end_trial(tcp_rails *rails, uint64_t now_ns) {
+/* The share of an interface: 1, or less if it is slow. */
+static double share_of(const tcp_nic *nic, const fastest *most) {
+  double share = 1;
+  for (int i = 0; most->is_known && i < 2; i++) {
+    const double median = nic->speeds[i].median / most->speeds[i].median;
+    const double all = nic->speeds[i].all / most->speeds[i].all, less = median < all ? median : all;
+    if (median * MUCH >= 1 || all * MORE >= 1)
+      return 1;
+    share = less < share ? less : share;
+  }
+  return share < 1 ? share / EARLY : 1;
+}
+
+/* A slow interface was met: logs it once, and plans to measure all again. */
+static void note_slow(tcp_rails *rails, tcp_nic *nic, double share, uint64_t now_ns) {
   tcp_endpoint *ep = rails->ep;
-  const tcp_conn *conn;
-  speed most = {0, 0};
-  bool any_slow = false;
-  TAILQ_FOREACH(conn, &rails->sockets, rail.link) {
-    if (!tcp_rail_is_open(conn))
-      continue;
-    if (nic_of(conn)->nsamples < TCP_NIC_SAMPLES)
-      return;
-    const speed here = speed_of(nic_of(conn));
-    most.median = here.median > most.median ? here.median : most.median;
-    most.all = here.all > most.all ? here.all : most.all;
+  char name[IF_NAMESIZE] = "?";
+  if (ep->again_ns == 0) {
+    double took_ns = 2 * TCP_NIC_SAMPLES * (double)TCP_RAILS_SAMPLE / nic->speeds[0].all * AGAIN;
+    took_ns = took_ns < AGAIN_MOST ? took_ns : AGAIN_MOST;
+    ep->again_ns = now_ns + (took_ns > AGAIN_NS ? (uint64_t)took_ns : AGAIN_NS);
   }
-  TAILQ_FOREACH(conn, &rails->sockets, rail.link) {
-    if (!tcp_rail_is_open(conn))
-      continue;
-    tcp_nic *nic = nic_of(conn);
-    const speed here = speed_of(nic);
-    const double median = here.median / most.median, all = here.all / most.all;
-    const bool is_slow = median * MUCH < 1 && all * MORE < 1;
-    nic->share = is_slow && nic->is_slow ? (median < all ? median : all) / EARLY : 1;
-    nic->is_slow = is_slow;
-    any_slow |= nic->share < 1;
-  }
-  if (!any_slow) {
-    tcp_rails_begin_trial(ep, now_ns);
+  if (nic->told)
     return;
-  }
-  tell(rails);
-  const uint64_t pause_ns = AGAIN * (now_ns - ep->trial_ns);
-  ep->in_trial = false;
-  ep->trial_ns = now_ns + (pause_ns > AGAIN_NS ? pause_ns : AGAIN_NS);
+  nic->told = true;
+  if_indextoname(nic->scope, name);
+  colli_log_write(&rails->log, COLLI_LOG_INFO,
+                  "the network interface %s is slow: what is sent there takes about %.0f times as "
+                  "long as on the fastest, so it gets few messages",
+                  name, 1 / (share * EARLY));
 }
 
-void tcp_rails_try(tcp_rails *rails, uint64_t now_ns) {
+/* Forgets how fast the interfaces are, if it is time. */
+static void measure_again(tcp_endpoint *ep, uint64_t now_ns) {
+  if (ep->again_ns == 0 || now_ns < ep->again_ns)
+    return;
+  ep->again_ns = 0;
+  for (int i = 0; i <= COLLI_MAX_ADDRS; i++) {
+    restart(&ep->nics[i]);
+    ep->nics[i].nspeeds = 0;
+  }
+}
+
+void tcp_rails_measure(tcp_rails *rails, uint64_t now_ns) {
   tcp_conn *conn;
-  if (!rails->ep->in_trial && now_ns >= rails->ep->trial_ns)
-    tcp_rails_begin_trial(rails->ep, now_ns);
-  TAILQ_FOREACH(conn, &rails->sockets, rail.link)
-    if (tcp_rail_is_open(conn))
+  TAILQ_FOREACH(conn, &rails->sockets, rail.link) {
+    if (!tcp_rail_is_open(conn))
+      continue;
+    const tcp_nic *nic = nic_of(conn);
+    if (nic->nspeeds < 2 && now_ns > nic->looked_ns + LOOK_NS)
       tcp_rails_look_at_arrivals(conn, now_ns);
-  if (rails->ep->in_trial)
-    end_trial(rails, now_ns);
+  }
 }
 
 /* ---- which one ------------------------------------------------------------------------------- */
 
+/* The first rail that is open; NULL: none is. */
+static tcp_conn *find_first(const tcp_rails *rails) {
+  tcp_conn *conn;
+  TAILQ_FOREACH(conn, &rails->sockets, rail.link)
+    if (tcp_rail_is_open(conn))
+      return conn;
+  return NULL;
+}
+
 tcp_conn *tcp_rails_choose(tcp_rails *rails, size_t bytes, uint64_t now_ns) {
   tcp_conn *conn, *best = NULL;
   double least = 0;
-  if (!is_short(bytes))
-    tcp_rails_try(rails, now_ns);
+  if (is_short(bytes))
+    return find_first(rails);
+  measure_again(rails->ep, now_ns);
+  TAILQ_FOREACH(conn, &rails->sockets, rail.link)
+    if (tcp_rail_is_open(conn))
+      tcp_rails_look_at_arrivals(conn, now_ns);
+  const fastest most = find_fastest(rails);
   TAILQ_FOREACH(conn, &rails->sockets, rail.link) {
     if (!tcp_rail_is_open(conn))
       continue;
-    if (is_short(bytes))
-      return conn;
-    const tcp_nic *nic = nic_of(conn);
-    double time = (double)(nic->load + bytes) / nic->share;
-    if (rails->ep->in_trial) /* else all go over the first if there is only one at a time */
-      time += TIE * nic->nsamples;
+    tcp_nic *nic = nic_of(conn);
+    const double share = share_of(nic, &most);
+    if (share < 1)
+      note_slow(rails, nic, share, now_ns);
+    double time = (double)(nic->load + bytes) / share;
+    if (!most.is_known)
+      time += TIE * (nic->nspeeds * TCP_NIC_SAMPLES + nic->nsamples);
     if (!best || time < least) {
       best = conn;
       least = time;

@@ -112,7 +112,6 @@ void tcp_rails_retire(tcp_conn *conn) {
   }
   shutdown(conn->source.fd, SHUT_WR);
   rails->dial_ns = 0;
-  rails->ep->trial_ns = 0; /* it may have been the fastest */
   if (tcp_rails_open(rails) == 0)
     tcp_rails_fail(rails, COLL_ERR_PEER_LOST, conn);
 }
