@@ -102,7 +102,7 @@ void tcp_rails_count_arrived(tcp_conn *conn, uint64_t bytes, uint64_t now_ns) {
   }
   conn->rail.arrived += bytes;
   nic->load -= bytes;
-  if (nic->ns > 0 && !is_short(nic->bytes) &&
+  if (nic->nspeeds < 2 && nic->ns > 0 && !is_short(nic->bytes) &&
       (nic->bytes >= TCP_RAILS_SAMPLE || is_short(nic->load)))
     add_sample(nic);
 }
@@ -166,15 +166,20 @@ static double share_of(const tcp_nic *nic, const fastest *most) {
   return share < 1 ? share / EARLY : 1;
 }
 
-/* A slow interface was met: logs it once, and plans to measure all again. */
-static void note_slow(tcp_rails *rails, tcp_nic *nic, double share, uint64_t now_ns) {
-  tcp_endpoint *ep = rails->ep;
-  char name[IF_NAMESIZE] = "?";
-  if (ep->again_ns == 0) {
-    double took_ns = 2 * TCP_NIC_SAMPLES * (double)TCP_RAILS_SAMPLE / nic->speeds[0].all * AGAIN;
-    took_ns = took_ns < AGAIN_MOST ? took_ns : AGAIN_MOST;
-    ep->again_ns = now_ns + (took_ns > AGAIN_NS ? (uint64_t)took_ns : AGAIN_NS);
+/* All interfaces of a connection are known: plans when to measure them again, after a while that
+ * depends on how long that takes on the slowest if there is a slow one. */
+static void plan(tcp_endpoint *ep, const tcp_nic *slow, uint64_t now_ns) {
+  double pause_ns = AGAIN_NS;
+  if (slow) {
+    const double took_ns = 2 * TCP_NIC_SAMPLES * (double)TCP_RAILS_SAMPLE / slow->speeds[0].all;
+    pause_ns = AGAIN * took_ns > AGAIN_NS ? AGAIN * took_ns : AGAIN_NS;
   }
+  ep->again_ns = now_ns + (uint64_t)(pause_ns < AGAIN_MOST ? pause_ns : AGAIN_MOST);
+}
+
+/* Logs once that an interface is slow. */
+static void tell(tcp_rails *rails, tcp_nic *nic, double share) {
+  char name[IF_NAMESIZE] = "?";
   if (nic->told)
     return;
   nic->told = true;
@@ -198,13 +203,11 @@ static void measure_again(tcp_endpoint *ep, uint64_t now_ns) {
 
 void tcp_rails_measure(tcp_rails *rails, uint64_t now_ns) {
   tcp_conn *conn;
-  TAILQ_FOREACH(conn, &rails->sockets, rail.link) {
-    if (!tcp_rail_is_open(conn))
-      continue;
-    const tcp_nic *nic = nic_of(conn);
-    if (nic->nspeeds < 2 && now_ns > nic->looked_ns + LOOK_NS)
+  if (find_fastest(rails).is_known)
+    return;
+  TAILQ_FOREACH(conn, &rails->sockets, rail.link)
+    if (tcp_rail_is_open(conn) && now_ns > nic_of(conn)->looked_ns + LOOK_NS)
       tcp_rails_look_at_arrivals(conn, now_ns);
-  }
 }
 
 /* ---- which one ------------------------------------------------------------------------------- */
@@ -220,6 +223,7 @@ static tcp_conn *find_first(const tcp_rails *rails) {
 
 tcp_conn *tcp_rails_choose(tcp_rails *rails, size_t bytes, uint64_t now_ns) {
   tcp_conn *conn, *best = NULL;
+  const tcp_nic *slow = NULL;
   double least = 0;
   if (is_short(bytes))
     return find_first(rails);
@@ -233,8 +237,10 @@ tcp_conn *tcp_rails_choose(tcp_rails *rails, size_t bytes, uint64_t now_ns) {
       continue;
     tcp_nic *nic = nic_of(conn);
     const double share = share_of(nic, &most);
-    if (share < 1)
-      note_slow(rails, nic, share, now_ns);
+    if (share < 1) {
+      tell(rails, nic, share);
+      slow = nic;
+    }
     double time = (double)(nic->load + bytes) / share;
     if (!most.is_known)
       time += TIE * (nic->nspeeds * TCP_NIC_SAMPLES + nic->nsamples);
@@ -243,5 +249,7 @@ tcp_conn *tcp_rails_choose(tcp_rails *rails, size_t bytes, uint64_t now_ns) {
       least = time;
     }
   }
+  if (most.is_known && rails->ep->again_ns == 0)
+    plan(rails->ep, slow, now_ns);
   return best;
 }
