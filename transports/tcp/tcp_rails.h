@@ -177,10 +177,13 @@ void tcp_rails_measure(tcp_rails *rails, uint64_t now_ns);
 /* Looks how much of what a socket was given has arrived. */
 void tcp_rails_look_at_arrivals(tcp_conn *conn, uint64_t now_ns);
 
-/* Counts bytes that a socket was given to send; that so many have arrived; and that those which
- * have not are no longer on their way. */
+/* Counts bytes that a socket was given to send. */
 void tcp_rails_count_given(tcp_conn *conn, uint64_t bytes, uint64_t now_ns);
+
+/* Counts bytes of those that have arrived. */
 void tcp_rails_count_arrived(tcp_conn *conn, uint64_t bytes, uint64_t now_ns);
+
+/* A socket sends nothing more: what has not arrived is no longer on its way. */
 void tcp_rails_count_lost(tcp_conn *conn);
 
 /* ---- tcp_rails_send.c ---- */

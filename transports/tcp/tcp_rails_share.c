@@ -88,7 +88,7 @@ static void add_sample(tcp_nic *nic) {
     return;
   nic->speeds[1] = nic->speeds[0];
   nic->speeds[0] = (tcp_speed){median_of(nic), (double)nic->all_bytes / (double)nic->all_ns};
-  nic->nspeeds += nic->nspeeds < 2;
+  nic->nspeeds++;
   restart(nic);
 }
 
@@ -96,13 +96,13 @@ void tcp_rails_count_arrived(tcp_conn *conn, uint64_t bytes, uint64_t now_ns) {
   tcp_nic *nic = nic_of(conn);
   const uint64_t gap = look(nic, now_ns);
   COLLI_ASSERT(bytes <= tcp_rail_load(&conn->rail) && bytes <= nic->load);
-  if (!is_short(nic->load)) {
+  if (!is_short(nic->load) && nic->nspeeds < 2) {
     nic->bytes += bytes;
     nic->ns += gap;
   }
   conn->rail.arrived += bytes;
   nic->load -= bytes;
-  if (nic->nspeeds < 2 && nic->ns > 0 && !is_short(nic->bytes) &&
+  if (nic->ns > 0 && !is_short(nic->bytes) &&
       (nic->bytes >= TCP_RAILS_SAMPLE || is_short(nic->load)))
     add_sample(nic);
 }
@@ -132,7 +132,8 @@ void tcp_rails_count_lost(tcp_conn *conn) {
 /* The speeds of the fastest interfaces of a connection's rails, each of the last two times. */
 typedef struct fastest {
   tcp_speed speeds[2];
-  bool is_known; /* all of them have been measured twice */
+  int rails;     /* how many are open; one alone has nothing to be compared with */
+  bool is_known; /* the interfaces of all have been measured twice */
 } fastest;
 
 static fastest find_fastest(const tcp_rails *rails) {
@@ -142,6 +143,7 @@ static fastest find_fastest(const tcp_rails *rails) {
     if (!tcp_rail_is_open(conn))
       continue;
     const tcp_nic *nic = nic_of(conn);
+    most.rails++;
     most.is_known &= nic->nspeeds == 2;
     for (int i = 0; i < 2; i++) {
       const tcp_speed *speed = &nic->speeds[i];
@@ -166,13 +168,21 @@ static double share_of(const tcp_nic *nic, const fastest *most) {
   return share < 1 ? share / EARLY : 1;
 }
 
+/* Whether an interface is being measured, as some other connection's may be. */
+static bool is_any_measured(const tcp_endpoint *ep) {
+  for (int i = 0; i <= COLLI_MAX_ADDRS; i++)
+    if (ep->nics[i].nspeeds == 1 || ep->nics[i].nsamples > 0)
+      return true;
+  return false;
+}
+
 /* All interfaces of a connection are known: plans when to measure them again, after a while that
- * depends on how long that takes on the slowest if there is a slow one. */
+ * depends on how long that takes on the slow one, if there is one. */
 static void plan(tcp_endpoint *ep, const tcp_nic *slow, uint64_t now_ns) {
-  double pause_ns = AGAIN_NS;
+  double pause_ns = is_any_measured(ep) ? AGAIN_MOST : AGAIN_NS;
   if (slow) {
     const double took_ns = 2 * TCP_NIC_SAMPLES * (double)TCP_RAILS_SAMPLE / slow->speeds[0].all;
-    pause_ns = AGAIN * took_ns > AGAIN_NS ? AGAIN * took_ns : AGAIN_NS;
+    pause_ns = AGAIN * took_ns > pause_ns ? AGAIN * took_ns : pause_ns;
   }
   ep->again_ns = now_ns + (uint64_t)(pause_ns < AGAIN_MOST ? pause_ns : AGAIN_MOST);
 }
@@ -202,8 +212,9 @@ static void measure_again(tcp_endpoint *ep, uint64_t now_ns) {
 }
 
 void tcp_rails_measure(tcp_rails *rails, uint64_t now_ns) {
+  const fastest most = find_fastest(rails);
   tcp_conn *conn;
-  if (find_fastest(rails).is_known)
+  if (most.is_known || most.rails < 2)
     return;
   TAILQ_FOREACH(conn, &rails->sockets, rail.link)
     if (tcp_rail_is_open(conn) && now_ns > nic_of(conn)->looked_ns + LOOK_NS)
@@ -249,7 +260,7 @@ tcp_conn *tcp_rails_choose(tcp_rails *rails, size_t bytes, uint64_t now_ns) {
       least = time;
     }
   }
-  if (most.is_known && rails->ep->again_ns == 0)
+  if (most.is_known && most.rails > 1 && rails->ep->again_ns == 0)
     plan(rails->ep, slow, now_ns);
   return best;
 }
