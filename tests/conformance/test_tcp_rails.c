@@ -8,7 +8,9 @@
 
 #include "tests/conformance/support_conformance.h"
 #include "tests/conformance/support_tcp.h"
+#include "tests/conformance/support_world.h"
 #include "transports/tcp/tcp.h"
+#include "transports/tcp/tcp_rails.h"
 
 /* A network namespace with two interfaces. */
 static void *set_up(int nranks) {
@@ -96,4 +98,24 @@ Test(tcp_rails_broken, rails_were_cut, .timeout = 300) {
   for (int i = 0; i < 200 && cut == 0; i++)
     conf_random_traffic(&broken);
   cr_assert_gt(cut, 0, "no rail was ever cut");
+}
+
+/* Whether an end of rank 0's is connected; it has not failed. */
+static bool is_up(const conf_end *end) {
+  const tcp_rails *rails = (const tcp_rails *)end->conn;
+  cr_assert_eq(rails->status, COLL_OK, "%s", rails->detail);
+  return rails->was_up;
+}
+
+/* Two sockets whose handshakes end in the same look at the door are both taken. */
+Test(tcp_rails, two_sockets_at_once, .timeout = 60) {
+  conf_world *world = conf_begin(&small, 2, -1);
+  conf_end taker = conf_connect(world, 1, 0, 0);
+  conf_end dialer[2] = {conf_connect(world, 0, 1, 0), conf_connect(world, 0, 1, 0)};
+  while (!is_up(&dialer[0]) || !is_up(&dialer[1]))
+    conf_round(world);
+  for (int i = 0; i < 2; i++)
+    conf_disconnect(&dialer[i]);
+  conf_disconnect(&taker);
+  conf_finish(world);
 }

@@ -9,7 +9,7 @@
 #include "libcoll/base/assert.h"
 #include "libcoll/base/clock.h"
 #include "libcoll/base/fork.h"
-#include "transports/tcp/tcp_internal.h"
+#include "transports/tcp/tcp_rails.h"
 
 /* Frees a parked connection; closes its socket unless that was handed over. */
 static void drop_parked(tcp_parked *parked) {
@@ -67,7 +67,7 @@ static bool is_expected(const tcp_endpoint *ep, const colli_hello *hello) {
       hello->word > INT_MAX)
     return false;
   const tcp_conn *conn = find_conn(ep, hello->src_rank, (int)hello->word);
-  return !conn || conn->state == TCP_WAITING;
+  return !conn || conn->state == TCP_WAITING || tcp_rails_take_more(conn->rail.rails);
 }
 
 /* The connection is authenticated: refuses it, parks it, or hands it over. */
@@ -94,7 +94,7 @@ static void admit_guest(tcp_endpoint *ep, colli_guest *guest) {
   parked->guest = *guest;
   LIST_INSERT_HEAD(&ep->parked, parked, link);
   tcp_conn *conn = find_conn(ep, peer, channel);
-  if (conn)
+  if (conn && conn->state == TCP_WAITING)
     hand_over(parked, conn);
 }
 

@@ -80,7 +80,7 @@ static int settle(tcp_rails *rails, uint64_t now_ns) {
       waits |= conn->state < TCP_ESTABLISHED;
     }
   }
-  if (!rails->dials && !waits && rails->status == COLL_OK && rails->nsockets < TCP_RAILS_SOCKETS)
+  if (!waits && tcp_rails_take_more(rails))
     moved |= add_socket(rails, NULL); /* the peer may dial again at any time */
   return moved;
 }
@@ -188,7 +188,7 @@ static void look(tcp_rails *rails, uint64_t now_ns) {
     next = TAILQ_NEXT(conn, rail.link);
     if (tcp_rail_is_open(conn))
       look_at(conn, answering);
-    else if (conn->state == TCP_ESTABLISHED)
+    else if (conn->state == TCP_ESTABLISHED && conn->rail.joined)
       tcp_rails_retire(conn);
   }
   if (!rails->closing)

@@ -127,6 +127,11 @@ static inline bool tcp_rail_is_open(const tcp_conn *conn) {
          conn->stream.send_status == COLL_OK;
 }
 
+/* Whether a connection (NULL: one without rails) waits, or soon will, for a socket of its peer. */
+static inline bool tcp_rails_take_more(const tcp_rails *rails) {
+  return rails && !rails->dials && rails->status == COLL_OK && rails->nsockets < TCP_RAILS_SOCKETS;
+}
+
 /* How many sockets are open. */
 int tcp_rails_open(const tcp_rails *rails);
 
