@@ -78,6 +78,7 @@ typedef struct colli_watch {
   pid_t looked_by;         /* and by which thread, whose count that is */
   int mate;                /* the only other rank bound to this core, if crowded; or -1 */
   uint64_t timeout_ns;     /* longest time that an operation may not move */
+  unsigned waits;          /* calls that have waited */
   unsigned idle;           /* polls since something moved */
   unsigned spin;           /* polls before the core is handed over; adaptive */
   unsigned elsewhere;      /* polls for a rank on another core since the core was handed over */

@@ -18,6 +18,7 @@
 #include "libcoll/progress/poll.h"
 
 #define POLLS_PER_WATCH 16u
+#define WAITS_PER_WATCH 128u
 #define BURNT_NS        250000ull  /* after wasting this much time of a core, sleep */
 #define SCARCE_NS       10000ull   /* the same where others may need it who cannot be yielded to */
 #define SLEEP_AFTER_NS  1000000ull /* the same if others had the core in between */
@@ -108,6 +109,9 @@ void colli_comm_wait_begin(coll_comm *comm) {
   comm->watch.idle_since_ns = 0;
   comm->watch.yielded_ns = 0;
   comm->watch.now_ns = 0;
+  /* Where short calls follow each other, none may poll so often that it looks at the transports. */
+  if (++comm->watch.waits % WAITS_PER_WATCH == 0)
+    colli_comm_watch(comm);
 }
 
 /*
