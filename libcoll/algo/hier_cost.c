@@ -300,10 +300,21 @@ static double work_cost(const priced *it, const colli_partition *partition) {
   return work / n;
 }
 
-/* The cost as the sum of the parts. */
+/* The links of hosts in the order of the layout's groups, which are hosts; NULL: they are alike, or
+ * out of memory. */
+static double *sort_links(const colli_layout *l, const colli_shape *shape,
+                          const double *link_beta) {
+  const int32_t *host = colli_shape_hosts(shape);
+  double *sorted = link_beta && host ? calloc((size_t)l->ngroups, sizeof(*sorted)) : NULL;
+  for (int rank = 0; sorted && rank < shape->nranks; rank++)
+    sorted[l->of[rank]] = link_beta[host[rank]];
+  return sorted;
+}
+
+/* The cost as the sum of the parts. `links`: of sort_links(). */
 static double sum_parts(const colli_hier *hier, const colli_shape *shape, colli_layout *l,
                         const colli_partition *partition, size_t elem_bytes,
-                        const colli_model *model) {
+                        const colli_model *model, const double *links) {
   const colli_hier *fitting = colli_hier_fitting(hier, l);
   int smallest = l->size[0];
   for (int group = 1; group < l->ngroups; group++)
@@ -318,6 +329,7 @@ static double sum_parts(const colli_hier *hier, const colli_shape *shape, colli_
                .near = near_model(model, shape),
                .far = far_model(&busy, shape)};
   it.far.core_share = it.near.core_share = 1;
+  it.far.link_beta_ns_per_byte = links;
   it.across = colli_hier_across(it.hier, &it.among);
   if (colli_exact(shape->coll) &&
       (long long)l->ngroups * colli_layout_largest(l) > 4ll * shape->nranks)
@@ -385,7 +397,9 @@ double colli_hier_cost(const colli_hier *hier, const colli_shape *shape,
     return replayed;
   if (!colli_layout_make(&l, shape))
     return INFINITY;
-  double cost = sum_parts(hier, shape, &l, partition, elem_bytes, model);
+  double *links = sort_links(&l, shape, model->link_beta_ns_per_byte);
+  double cost = sum_parts(hier, shape, &l, partition, elem_bytes, model, links);
+  free(links);
   colli_layout_free(&l);
   return cost;
 }

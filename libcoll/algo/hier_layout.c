@@ -46,8 +46,12 @@ static void sort_groups(colli_layout *l, const colli_shape *shape, int *memory) 
       next[begin[of[first[order[i]]]]++] = order[i];
     memcpy(order, next, (size_t)l->ngroups * sizeof(*order));
   }
-  for (int i = 0; i < l->ngroups; i++)
+  for (int i = 0; i < l->ngroups; i++) {
     next[order[i]] = i;
+    begin[i] = l->share ? l->share[order[i]] : 0;
+  }
+  for (int i = 0; l->share && i < l->ngroups; i++)
+    l->share[i] = (uint8_t)begin[i];
   for (int rank = 0; rank < n; rank++)
     l->of[rank] = next[l->of[rank]];
 }
@@ -65,10 +69,11 @@ bool colli_layout_make(colli_layout *l, const colli_shape *shape) {
   l->inside = l->peers + n; /* and the numbers of number_groups() */
   l->above = l->inside + 2 * n;
   if (shape->ngroups > 1 && shape->group) {
-    l->share = shape->share && !levels ? (uint8_t *)(l->above + levels * n) : NULL;
-    l->ngroups = number_groups(l, shape, levels ? shape->inner[0] : shape->group);
+    int *memory = l->above + levels * n;
+    l->share = shape->share ? (uint8_t *)(memory + (levels ? 4 * n : 0)) : NULL;
+    l->ngroups = number_groups(l, shape, colli_shape_hosts(shape));
     if (levels)
-      sort_groups(l, shape, l->above + levels * n);
+      sort_groups(l, shape, memory);
   }
   for (int rank = 0; rank < shape->nranks && l->ngroups <= 1; rank++)
     l->of[rank] = rank;

@@ -113,7 +113,9 @@ void colli_comm_pair_cost(const coll_comm *comm, int a, int b, double *alpha_ns,
   *alpha_ns = pair.alpha_ns;
   *beta_ns_per_byte = pair.beta_ns_per_byte;
   *beta_ns_per_byte = fmax(*beta_ns_per_byte, colli_host_links_beta(model, &shape, a, b));
-  const double *beta = model->group_beta_ns_per_byte;
-  if (beta && plans->group[a] != plans->group[b]) /* the slower one of two links that differ */
-    *beta_ns_per_byte = fmax(beta[plans->group[a]], beta[plans->group[b]]);
+  const double *beta = model->link_beta_ns_per_byte;
+  const int32_t *host = colli_shape_hosts(&shape);
+  if (beta && host[a] != host[b]) /* the slower one of two links that differ */
+    *beta_ns_per_byte =
+        fmax(colli_host_links_level(model, &shape, a, b), fmax(beta[host[a]], beta[host[b]]));
 }

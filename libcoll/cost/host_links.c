@@ -24,15 +24,19 @@ int colli_host_links_count(const colli_shape *shape) {
   return hosts;
 }
 
+double colli_host_links_level(const colli_model *model, const colli_shape *shape, int a, int b) {
+  if (shape->ninner == 0)
+    return 0;
+  const int32_t *next = shape->ninner > 1 ? shape->inner[1] : shape->group; /* groups of hosts */
+  return next[a] == next[b] ? 0 : colli_model_pair(model, shape, a, b).beta_ns_per_byte;
+}
+
 double colli_host_links_beta(const colli_model *model, const colli_shape *shape, int a, int b) {
   const double link = model->host_beta_ns_per_byte;
   const int32_t *host = link > 0 ? colli_shape_hosts(shape) : NULL;
   if (!host || host[a] == host[b])
     return 0;
-  const int32_t *next = shape->ninner > 1 ? shape->inner[1] : shape->group; /* groups of hosts */
-  if (shape->ninner == 0 || next[a] == next[b])
-    return link;
-  return fmax(link, colli_model_pair(model, shape, a, b).beta_ns_per_byte);
+  return fmax(link, colli_host_links_level(model, shape, a, b));
 }
 
 /* Slows down links between hosts, of which `each` share one; what hosts that are farther from each

@@ -17,9 +17,12 @@ int colli_host_links_count(const colli_shape *shape);
 /*
  * How long a byte between two ranks occupies the links of their hosts; 0 within a host, or where
  * each rank has a link of its own. Where a level of the network is slower than that, it is what
- * hosts share. Does not know group_beta_ns_per_byte.
+ * hosts share. Does not know link_beta_ns_per_byte.
  */
 double colli_host_links_beta(const colli_model *model, const colli_shape *shape, int a, int b);
+
+/* What the level of the network between two ranks takes for a byte; 0: no more than their links. */
+double colli_host_links_level(const colli_model *model, const colli_shape *shape, int a, int b);
 
 /* The model of links in which messages of so many bytes take as long without the gap. */
 colli_model colli_host_links_for(const colli_model *model, double bytes);

@@ -46,8 +46,8 @@ typedef struct colli_model {
   double core_beta_ns_per_byte; /* what a core does for a byte, if beta is longer as links are
                                  * shared; 0: it is not */
   double host_gap_ns;           /* for which each message occupies that link besides */
-  const double *group_beta_ns_per_byte;      /* the same for each host, which are the groups, where
-                                              * they differ. NULL: all alike. Not owned */
+  const double *link_beta_ns_per_byte;       /* the same for each host, where they differ. NULL: all
+                                              * alike. Not owned */
   colli_pair_cost inner[COLLI_INNER_LEVELS]; /* between ranks of one group of colli_shape.inner;
                                               * beta 0: as near */
 } colli_model;

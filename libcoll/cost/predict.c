@@ -160,14 +160,16 @@ static colli_pair_cost link_of(const replay *r, int a, int b) {
 static double cross_links(replay *r, int from, int to, double bytes, double begins) {
   const colli_shape *shape = &r->scheds[0]->shape;
   const int32_t *host = colli_shape_hosts(shape);
-  const double *each = r->model->group_beta_ns_per_byte, gap = r->model->host_gap_ns;
+  const double *each = r->model->link_beta_ns_per_byte, gap = r->model->host_gap_ns;
   const double beta = r->links ? colli_host_links_beta(r->model, shape, from, to) : 0;
   if (beta <= 0)
     return begins;
+  const double level = each ? colli_host_links_level(r->model, shape, from, to) : beta;
   host_link *out = &r->links[host[from]], *in = &r->links[host[to]];
   begins = fmax(begins, out->out);
-  out->out = begins + gap + bytes * (each ? each[host[from]] : beta);
-  in->in = fmax(out->out, fmax(begins, in->in) + gap + bytes * (each ? each[host[to]] : beta));
+  out->out = begins + gap + bytes * (each ? fmax(level, each[host[from]]) : level);
+  in->in = fmax(out->out,
+                fmax(begins, in->in) + gap + bytes * (each ? fmax(level, each[host[to]]) : level));
   return in->in;
 }
 

@@ -110,7 +110,7 @@ static coll_status copy_locality(coll_comm *comm, const coll_comm *twin, coll_er
   comm->watch.mate = twin->watch.mate;
   plans->model = known->model;
   if (plans->weights)
-    plans->model.group_beta_ns_per_byte = plans->weights->beta_ns_per_byte;
+    plans->model.link_beta_ns_per_byte = plans->weights->beta_ns_per_byte;
   plans->neighbours = known->neighbours;
   plans->ngroups = known->ngroups;
   plans->limits = known->limits;
@@ -137,7 +137,7 @@ static void tell_shares(const coll_comm *comm) {
   char list[200] = "";
   if (comm->rank != 0 || comm->uid != 0 || !weights || !weights->share)
     return;
-  for (int host = 0; host < weights->ngroups; host++) {
+  for (int host = 0; host < weights->nhosts; host++) {
     size_t used = strlen(list);
     snprintf(list + used, sizeof(list) - used, " %d", weights->share[host]);
   }

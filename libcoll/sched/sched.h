@@ -113,8 +113,9 @@ typedef struct colli_shape {
   const int32_t *group; /* the group of each rank, below ngroups without gaps; NULL without */
   int ninner;           /* levels of groups inside those: hosts first, each inside the next */
   const int32_t *inner[COLLI_INNER_LEVELS]; /* of each level, numbers from 0 without gaps */
-  const uint8_t *share; /* of each group, how many chunks it combines in a weighted algorithm; not
-                         * all 0. NULL: all the same */
+  const uint8_t *share; /* of each host, how much it combines in a weighted algorithm, in relation
+                         * to others of its group; 0: nothing. NULL: all the same. In a part of
+                         * hier.h between hosts: of each rank */
 } colli_shape;
 
 /* The host of each rank, numbered from 0 on: the innermost groups. NULL: there is one. */

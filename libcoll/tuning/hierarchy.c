@@ -216,33 +216,67 @@ static colli_pair_cost known_cost(const colli_rank_table *table, int level) {
   return cost;
 }
 
+/* What a byte takes on the hosts' links: on the fastest, if they differ, as each counts by itself
+ * then. */
+static double links_beta(const colli_locality *out) {
+  double beta = out->model.host_beta_ns_per_byte;
+  for (int host = 0; out->weights && host < out->weights->nhosts; host++)
+    beta = fmin(beta, out->weights->beta_ns_per_byte[host]);
+  return beta;
+}
+
 /* Makes the groups of a level the groups of `out`, and those before inner ones. */
 static void push_level(int32_t *group, int count, colli_locality *out) {
   colli_model *model = &out->model;
   model->inner[out->ninner] = (colli_pair_cost){model->near_alpha_ns, model->near_beta_ns_per_byte};
   model->near_alpha_ns = model->alpha_ns; /* what is far for the groups before is near now */
-  model->near_beta_ns_per_byte = fmax(model->beta_ns_per_byte, model->host_beta_ns_per_byte);
+  model->near_beta_ns_per_byte = fmax(model->beta_ns_per_byte, links_beta(out));
   out->inner[out->ninner++] = out->group;
   out->group = group;
   out->ngroups = count;
 }
 
-/* Sets what a message costs between groups: what is known, or so many times as much as inside.
- * Weights are those of hosts that are equally far from each other. */
+/* Forgets how the hosts' links differ. */
+static void drop_weights(colli_locality *out) {
+  out->model.link_beta_ns_per_byte = NULL;
+  free(out->weights);
+  out->weights = NULL;
+}
+
+/* Sets what a message costs between groups: what is known, or so many times as much as inside. */
 static void set_far(colli_pair_cost known, bool merged, colli_locality *out) {
   colli_model *model = &out->model;
   const double times = merged ? 1 : FARTHER;
   model->alpha_ns =
       fmax(model->alpha_ns, known.alpha_ns > 0 ? known.alpha_ns : times * model->alpha_ns);
-  const double beta = fmax(model->beta_ns_per_byte, model->host_beta_ns_per_byte);
+  const bool hosts = merged && out->ninner == 0; /* are the groups, and their ranks share it */
+  if (hosts)
+    drop_weights(out);
+  const double beta = fmax(model->beta_ns_per_byte, links_beta(out));
   model->beta_ns_per_byte =
       fmax(beta, known.beta_ns_per_byte > 0 ? known.beta_ns_per_byte : times * beta);
-  if (merged && out->ninner == 0) /* the groups are hosts, whose ranks share it */
+  if (hosts)
     model->host_beta_ns_per_byte = model->beta_ns_per_byte;
   model->sites = colli_model_is_far(model->alpha_ns);
-  model->group_beta_ns_per_byte = NULL;
-  free(out->weights);
-  out->weights = NULL;
+}
+
+/* Finds the shares of hosts in their racks. */
+static coll_status share_racks(int nranks, colli_locality *out) {
+  colli_weights *flat = out->weights, *racked = NULL;
+  if (!flat || out->ninner == 0)
+    return COLL_OK;
+  const int32_t *wider = out->ninner > 1 ? out->inner[1] : out->group;
+  int32_t *rack = calloc((size_t)flat->nhosts, sizeof(*rack));
+  for (int rank = 0; rack && rank < nranks; rank++)
+    rack[out->inner[0][rank]] = wider[rank];
+  const bool made = rack && colli_weights_make(flat->beta_ns_per_byte, flat->nhosts, rack, &racked);
+  free(rack);
+  if (!made)
+    return COLL_ERR_NO_MEMORY;
+  free(flat);
+  out->weights = racked;
+  out->model.link_beta_ns_per_byte = out->weights ? out->weights->beta_ns_per_byte : NULL;
+  return COLL_OK;
 }
 
 /* Adds all levels that have several groups, from the narrowest on. `sorted` has room for all
@@ -293,7 +327,9 @@ coll_status colli_hierarchy_apply(const colli_rank_table *table, colli_locality 
   if (wrong) /* nobody has declared anything: do without */
     return COLL_OK;
   named *sorted = malloc((size_t)table->nranks * sizeof(*sorted));
-  const coll_status status = sorted ? add_levels(table, sorted, out) : COLL_ERR_NO_MEMORY;
+  coll_status status = sorted ? add_levels(table, sorted, out) : COLL_ERR_NO_MEMORY;
+  if (status == COLL_OK)
+    status = share_racks(table->nranks, out);
   free(sorted);
   if (status != COLL_OK)
     colli_error_set(error, status, "create", "out of memory for %d ranks", table->nranks);

@@ -66,19 +66,19 @@ static bool find_speeds(const colli_rank_table *table, const colli_locality *whe
   return true;
 }
 
-bool colli_link_speed_set(double *mbit, int ngroups, colli_model *model, colli_weights **weights) {
+bool colli_link_speed_set(double *mbit, int nhosts, colli_model *model, colli_weights **weights) {
   double slowest = 0, *beta = mbit;
-  for (int group = 0; group < ngroups; group++) {
-    const double link = COLLI_NS_PER_BYTE_AT_1_MBIT / mbit[group];
+  for (int host = 0; host < nhosts; host++) {
+    const double link = COLLI_NS_PER_BYTE_AT_1_MBIT / mbit[host];
     slowest = fmax(slowest, link);
-    beta[group] = fmax(model->beta_ns_per_byte, link); /* faster ones are alike for one rank */
+    beta[host] = fmax(model->beta_ns_per_byte, link); /* faster ones are alike for one rank */
   }
   model->host_beta_ns_per_byte = slowest;
   if (!weights)
     return true;
-  if (!colli_weights_make(beta, ngroups, weights))
+  if (!colli_weights_make(beta, nhosts, NULL, weights))
     return false;
-  model->group_beta_ns_per_byte = *weights ? (*weights)->beta_ns_per_byte : NULL;
+  model->link_beta_ns_per_byte = *weights ? (*weights)->beta_ns_per_byte : NULL;
   return true;
 }
 

@@ -24,7 +24,7 @@ void colli_link_speed_print(double mbit, char *text, size_t bytes);
 
 /* Sets a model's betas of hosts' links, which are so fast; *weights: see colli_weights_make().
  * NULL: all count as the slowest. Overwrites `mbit`. False if out of memory. */
-bool colli_link_speed_set(double *mbit, int ngroups, colli_model *model, colli_weights **weights);
+bool colli_link_speed_set(double *mbit, int nhosts, colli_model *model, colli_weights **weights);
 
 /*
  * Takes the speeds from the table of ranks, whose groups `out` has: of a host, what the rank says

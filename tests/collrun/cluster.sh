@@ -36,17 +36,21 @@ for level in 0 2; do
     fail "level $level costs nothing"
 done
 
-# Hosts whose links differ.
+# Hosts whose links differ, also in racks.
 speeds() {
   # shellcheck disable=SC2016
   "$collrun" --timeout 60 -n 4 sh -c 'export COLL_HOST_ID=host$COLL_RANK COLL_LINK_SPEED=1gbit; \
-    [ "$COLL_RANK" != 2 ] || COLL_LINK_SPEED=100mbit; exec "$@"' sh "$topo" "$@" > out 2> err || fail "speeds $*: $(cat err)"
+    [ "$COLL_RANK" != 2 ] || COLL_LINK_SPEED=100mbit; [ -z "$RACKS" ] || export COLL_LEVELS=rack$((COLL_RANK / 2)); \
+    exec "$@"' sh "$topo" "$@" > out 2> err || fail "speeds $*: $(cat err)"
 }
-speeds --save speeds.cluster
-speeds --network run.svg --messages allreduce:67108864
-"$topo" --input speeds.cluster --network file.svg --messages allreduce:67108864 2> err || fail "speeds: $(cat err)"
-expect_in "shares" "67108864 bytes: hier_weighted" file.svg
-cmp -s run.svg file.svg || fail "speeds: the picture of the file is not that of the run"
+for RACKS in "" yes; do
+  export RACKS
+  speeds --save "speeds$RACKS.cluster"
+  speeds --network run.svg --messages allreduce:67108864
+  "$topo" --input "speeds$RACKS.cluster" --network file.svg --messages allreduce:67108864 2> err || fail "speeds: $(cat err)"
+  expect_in "shares" "67108864 bytes: hier_weighted" file.svg
+  cmp -s run.svg file.svg || fail "speeds $RACKS: the picture of the file is not that of the run"
+done
 "$topo" --input speeds.cluster > out 2> err || fail "shows speeds: $(cat err)"
 grep -Eq '^2 .* 100  ' out || fail "no speed of rank 2: $(cat out)"
 

@@ -49,6 +49,11 @@ expect "the slow host gets the result once ($received instead of $received_ring 
 
 expect "that is explained" grep -q "shares of hosts in all-reduces: 1 1 0 1" "$out/0"
 
+count "declared speeds, in racks" "COLL_LINK_SPEED=400mbit COLL_LEVELS=rack\$((COLL_RANK / 2))
+  [ \$COLL_RANK = 2 ] && COLL_LINK_SPEED=100mbit; export COLL_LINK_SPEED COLL_LEVELS"
+expect "so it does in a rack ($sent instead of $sent_ring bytes)" is_less "$sent" "$sent_ring"
+expect "and gets the result once ($received instead of $received_ring bytes)" is_less "$received" "$received_ring"
+
 # One rank asks, and all measure. That takes a few MiB, so only the last kind of bytes is compared.
 count "measured speeds" "[ \$COLL_RANK != 1 ] || export COLL_LINK_SPEED=measure"
 grep "Mbit/s measured" "$out/0" >"$out/measured"

@@ -66,9 +66,9 @@ COLL_ALGO="allreduce:0-8k=recdbl;8k-=ring" expect 0 "8192  ring" allreduce -n 16
 COLL_TUNER="$BUILD/tests/plugins/tuner_example.so" expect 0 "4096  ring" allreduce -n 16 -b 4-1M --cores 0
 COLL_TUNER="$BUILD/tests/plugins/tuner_example.so" expect 0 "why: the tuner chose it" allreduce -n 16 -b 4K --cores 0
 COLL_TUNER=/nowhere expect 2 "cannot be loaded" allreduce -n 16 -b 4K
-# Links are those of hosts, so there are none where groups of hosts are the last level.
+# Links are those of hosts, which are the first level.
 cluster=$(mktemp)
-printf 'libcoll cluster 1\nranks 4 hosts 2 levels 2 machines 1 links 2\n' >"$cluster"
+printf 'libcoll cluster 1\nranks 4 hosts 2 levels 0 machines 1 links 2\n' >"$cluster"
 expect 2 "line 2: not the numbers of ranks" allreduce --input "$cluster"
 rm "$cluster"
 COLL_ALGO=zigzag expect 2 "expected collective:algorithm" allreduce -n 16 -b 4K

@@ -133,6 +133,10 @@ static void shapes_of_root(const colli_algo *algo, colli_shape shape, int32_t *n
               continue; /* one of the two, for the sake of time */
             shape_levels(&shape, both);
             visit(algo, &shape, (near_kind)kind, ctx);
+            shape.share = algo->weighted ? make_shares() : NULL;
+            if (shape.share)
+              visit(algo, &shape, (near_kind)kind, ctx);
+            shape.share = NULL;
           }
           shape.ninner = 0;
         }

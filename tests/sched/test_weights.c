@@ -16,9 +16,9 @@
 /* Whether hosts with these links get these shares. */
 static void expect_shares(int n, const double *beta, const uint8_t *share) {
   colli_weights *weights;
-  cr_assert(colli_weights_make(beta, n, &weights));
+  cr_assert(colli_weights_make(beta, n, NULL, &weights));
   cr_assert_not_null(weights);
-  cr_expect_eq(weights->ngroups, n);
+  cr_expect_eq(weights->nhosts, n);
   cr_expect_arr_eq(weights->beta_ns_per_byte, beta, (size_t)n * sizeof(*beta));
   cr_expect_eq(weights->share != NULL, share != NULL);
   for (int i = 0; share && weights->share && i < n; i++)
@@ -37,43 +37,75 @@ Test(weights, by_hand) {
 }
 
 Test(weights, alike_or_too_many) {
-  double beta[COLLI_WEIGHTED_GROUPS + 1];
+  double beta[COLLI_WEIGHTED_HOSTS + 1];
   colli_weights *weights;
-  cr_assert(colli_weights_make((double[]){8, 9, 8}, 3, &weights));
+  cr_assert(colli_weights_make((double[]){8, 9, 8}, 3, NULL, &weights));
   cr_expect_null(weights);
-  cr_assert(colli_weights_make((double[]){8}, 1, &weights));
+  cr_assert(colli_weights_make((double[]){8}, 1, NULL, &weights));
   cr_expect_null(weights);
-  for (int i = 0; i <= COLLI_WEIGHTED_GROUPS; i++)
+  for (int i = 0; i <= COLLI_WEIGHTED_HOSTS; i++)
     beta[i] = i == 5 ? 80 : 8;
-  expect_shares(COLLI_WEIGHTED_GROUPS + 1, beta, NULL);
+  expect_shares(COLLI_WEIGHTED_HOSTS + 1, beta, NULL);
 }
 
 Test(weights, are_no_worse_than_equal_ones_and_near_the_bound) {
   colli_prng random = {21};
   for (int turn = 0; turn < 2000; turn++) {
     int n = 3 + (int)colli_prng_below(&random, 62);
-    double beta[COLLI_WEIGHTED_GROUPS], slowest = 0, rates = 0;
+    double beta[COLLI_WEIGHTED_HOSTS], slowest = 0, rates = 0;
     for (int i = 0; i < n; i++) {
       beta[i] = pow(2, (double)colli_prng_below(&random, 64) / 16);
       slowest = fmax(slowest, beta[i]);
       rates += 1 / beta[i];
     }
     /* Every host sends the vector at least once, and all together 2 (n - 1) times. */
-    double bound = fmax(slowest, 2 * (n - 1) / rates), equal = colli_weights_time(beta, NULL, n);
+    double bound = fmax(slowest, 2 * (n - 1) / rates), equal = colli_weights_time(beta, NULL, n, 0);
     colli_weights *weights;
-    cr_assert(colli_weights_make(beta, n, &weights));
+    cr_assert(colli_weights_make(beta, n, NULL, &weights));
     double time = equal;
     if (weights && weights->share)
-      time = colli_weights_time(beta, weights->share, n);
+      time = colli_weights_time(beta, weights->share, n, 0);
     cr_assert(time >= bound * (1 - 1e-9) && time <= equal, "turn %d", turn);
     cr_assert(time <= 1.3 * bound, "turn %d: %d hosts, %g of %g", turn, n, time, bound);
     free(weights);
   }
 }
 
+/* Shares of hosts in racks. */
+static void expect_racks(int n, const double *beta, const int32_t *rack, const uint8_t *share) {
+  colli_weights *weights;
+  cr_assert(colli_weights_make(beta, n, rack, &weights));
+  cr_assert_not_null(weights);
+  cr_expect_arr_eq(weights->beta_ns_per_byte, beta, (size_t)n * sizeof(*beta));
+  cr_expect_eq(weights->share != NULL, share != NULL);
+  for (int i = 0; share && weights->share && i < n; i++)
+    cr_expect_eq(weights->share[i], share[i], "host %d of %d: share %d", i, n, weights->share[i]);
+  free(weights);
+}
+
+Test(weights, of_a_rack) {
+  /* A host alone in its rack owns all, however slow it is. */
+  expect_racks(4, (double[]){80, 8, 8, 8}, (int32_t[]){0, 1, 1, 1}, NULL);
+  expect_racks(5, (double[]){8, 80, 8, 80, 8}, (int32_t[]){0, 1, 0, 1, 1},
+               (uint8_t[]){1, 0, 1, 0, 1});
+  /* Both of the first rack end at 12.4 with w = T / beta - 1: 0.76 and 0.24. The fewest chunks do,
+   * as the second takes 80 in any case. */
+  expect_racks(4, (double[]){7, 10, 80, 8}, (int32_t[]){0, 0, 1, 1}, (uint8_t[]){1, 0, 0, 1});
+  double beta[2 * COLLI_WEIGHTED_HOSTS + 1];
+  int32_t rack[2 * COLLI_WEIGHTED_HOSTS + 1];
+  uint8_t share[2 * COLLI_WEIGHTED_HOSTS + 1];
+  for (int i = 0; i <= 2 * COLLI_WEIGHTED_HOSTS; i++) {
+    beta[i] = i == 5 ? 800 : 8;
+    rack[i] = i % 2;
+    share[i] = i != 5;
+  }
+  expect_racks(2 * COLLI_WEIGHTED_HOSTS, beta, rack, share);
+  expect_racks(2 * COLLI_WEIGHTED_HOSTS + 1, beta, rack, NULL);
+}
+
 Test(weights, copy) {
   colli_weights *weights;
-  cr_assert(colli_weights_make((double[]){8, 8, 8, 80}, 4, &weights));
+  cr_assert(colli_weights_make((double[]){8, 8, 8, 80}, 4, NULL, &weights));
   colli_weights *copy = colli_weights_copy(weights);
   cr_assert_not_null(copy);
   cr_expect_arr_eq(copy->beta_ns_per_byte, weights->beta_ns_per_byte, 4 * sizeof(double));
@@ -155,7 +187,7 @@ Test(model, counts_both_ends_of_a_link) {
                              .gamma_ns_per_byte = 2,
                              .step_ns = 10,
                              .core_share = 1,
-                             .group_beta_ns_per_byte = beta};
+                             .link_beta_ns_per_byte = beta};
   const colli_algo *algo = colli_algo_find(COLLI_BROADCAST, "hier_chain");
   const colli_limits limits = {32768, 16, 262144, 0};
   group all = group_make(algo, 2, 0);
@@ -205,9 +237,9 @@ static colli_choice choose(int each, bool known, size_t bytes, colli_model *mode
   for (int rank = 0; rank < HOSTS * each; rank++)
     near[rank] = rank / each;
   free(weights);
-  cr_assert(colli_weights_make(beta, HOSTS, &weights));
+  cr_assert(colli_weights_make(beta, HOSTS, NULL, &weights));
   model->host_beta_ns_per_byte = 80;
-  model->group_beta_ns_per_byte = weights->beta_ns_per_byte;
+  model->link_beta_ns_per_byte = weights->beta_ns_per_byte;
   colli_shape shape = {.coll = COLLI_ALLREDUCE,
                        .nranks = HOSTS * each,
                        .ngroups = HOSTS,
@@ -229,6 +261,51 @@ Test(choice, slow_host_sends_a_long_vector_once) {
     choice = choose(each, false, bytes, &model);
     cr_expect_str_neq(choice.algo->name, "hier_weighted");
     cr_expect(choice.predicted_ns > 1.5 * least, "%g of %g", choice.predicted_ns, least);
+  }
+}
+
+/* Two racks, one of which has a slow host. */
+Test(choice, slow_host_of_a_rack_sends_a_long_vector_once) {
+  const size_t bytes = 64 << 20;
+  for (int each = 1; each <= 12; each += each == 1 ? 3 : 8) {
+    static double beta[HOSTS];
+    static int32_t host[12 * HOSTS], rack[12 * HOSTS], rack_of[HOSTS];
+    colli_model model;
+    colli_weights *weights;
+    const colli_limits limits = {131072, 8, 524288, 131072};
+    colli_calibration typical;
+    colli_calibration_default(&typical);
+    colli_model_make(&typical, COLLI_LINK_TCP, COLLI_LINK_SHM, each, 0, &model);
+    for (int i = 0; i < HOSTS; i++) {
+      beta[i] = i == 2 ? 80 : 8;
+      rack_of[i] = i % 2;
+    }
+    for (int rank = 0; rank < HOSTS * each; rank++) {
+      host[rank] = rank / each;
+      rack[rank] = rank / each % 2;
+    }
+    cr_assert(colli_weights_make(beta, HOSTS, rack_of, &weights));
+    model.host_beta_ns_per_byte = 80;
+    model.inner[0] = (colli_pair_cost){model.near_alpha_ns, model.near_beta_ns_per_byte};
+    model.near_alpha_ns = model.alpha_ns;
+    model.near_beta_ns_per_byte = model.beta_ns_per_byte;
+    model.link_beta_ns_per_byte = weights->beta_ns_per_byte;
+    colli_shape shape = {.coll = COLLI_ALLREDUCE,
+                         .nranks = HOSTS * each,
+                         .ngroups = 2,
+                         .group = rack,
+                         .ninner = 1,
+                         .inner = {host},
+                         .share = weights->share};
+    colli_choice choice;
+    cr_assert(colli_select(&shape, bytes / 4, 4, &limits, &model, "", &choice, NULL, 0) > 0);
+    cr_expect_str_eq(choice.algo->name, "hier_weighted", "%d ranks a host: %s", each,
+                     choice.algo->name);
+    /* Many ranks have a formula, in which lanes do not overlap. */
+    const double least = (double)bytes * 80;
+    cr_expect(choice.predicted_ns < (HOSTS * each > 64 ? 1.5 : 1.2) * least,
+              "%d ranks a host: %g of %g", each, choice.predicted_ns, least);
+    free(weights);
   }
 }
 

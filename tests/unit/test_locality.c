@@ -195,7 +195,7 @@ static void expect_links(double beta, bool differ) {
   const double host_beta = found.model.host_beta_ns_per_byte;
   cr_expect_float_eq(host_beta, beta, 1e-9, "%g", host_beta);
   cr_expect_eq(found.weights != NULL, differ);
-  cr_expect_eq(found.model.group_beta_ns_per_byte != NULL, differ);
+  cr_expect_eq(found.model.link_beta_ns_per_byte != NULL, differ);
   colli_locality_free(&found);
 }
 
@@ -329,18 +329,28 @@ Test(hierarchy, what_is_measured_is_of_its_level) {
   colli_locality_free(&found);
 }
 
-Test(hierarchy, links_of_hosts_are_near) {
+/* The shares of hosts, of which the second is slow, in racks of these names. */
+static void expect_shares(const char *racks, const uint8_t *share) {
   const double mbit[RANKS] = {1000, 100, 1000, 1000};
-  fill_sites(1, "aabb");
+  fill_sites(1, racks);
   for (int rank = 0; rank < RANKS; rank++) {
     table[rank].link_mbit = mbit[rank];
     table[rank].link_source = COLLI_SPEED_DECLARED;
   }
   colli_locality found = find();
-  cr_expect_float_eq(found.model.near_beta_ns_per_byte, 80, 1e-9);
-  cr_expect_null(found.weights, "groups of hosts have no shares");
-  cr_expect_null(found.model.group_beta_ns_per_byte);
+  cr_expect_float_eq(found.model.host_beta_ns_per_byte, 80, 1e-9);
+  cr_assert_not_null(found.weights);
+  cr_expect_eq(found.model.link_beta_ns_per_byte, found.weights->beta_ns_per_byte);
+  cr_expect_arr_eq(found.weights->share, share, RANKS);
+  if (found.ninner > 0)
+    cr_expect_float_eq(found.model.near_beta_ns_per_byte, 8, 1e-9, "each link counts by itself");
   colli_locality_free(&found);
+}
+
+Test(hierarchy, slow_hosts_have_shares_of_their_rack) {
+  expect_shares("aabb", (uint8_t[]){1, 0, 1, 1});
+  expect_shares("aaab", (uint8_t[]){1, 0, 1, 1});
+  expect_shares("abcd", (uint8_t[]){1, 0, 1, 1});
 }
 
 Test(hierarchy, levels_that_say_nothing_change_no_groups) {

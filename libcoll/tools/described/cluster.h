@@ -48,7 +48,7 @@ typedef struct cluster_machine {
 
 typedef struct cluster {
   int nranks, nhosts, nlevels, nmachines;
-  int nlinks; /* 0, or groups of the last level, whose links differ: */
+  int nlinks; /* 0, or groups of the first level, hosts whose links differ: */
   double *link_ns_per_byte;
   colli_model model; /* its pointers are NULL */
   colli_limits limits;

@@ -96,7 +96,7 @@ static coll_status read_counts(reader *r, cluster *c) {
       !take_named(r, " levels", 0, CLUSTER_LEVELS, &c->nlevels) ||
       !take_named(r, " machines", 1, c->nhosts < CLUSTER_MACHINES ? c->nhosts : CLUSTER_MACHINES,
                   &c->nmachines) ||
-      !take_named(r, " links", 0, c->nlevels == 1 ? c->nranks : 0, &c->nlinks)) /* of hosts */
+      !take_named(r, " links", 0, c->nlevels > 0 ? c->nranks : 0, &c->nlinks))
     return refuse(r, "not the numbers of ranks, hosts, levels, machines and links");
   if (!cluster_allocate(c))
     return colli_error_set(r->error, COLL_ERR_NO_MEMORY, "topology", "out of memory for %s",
@@ -225,9 +225,8 @@ static coll_status check_levels(reader *r, const cluster *c) {
     else if (i + 1 < c->nlevels && !is_inside(c, i, outer))
       status = refuse(r, "a group is not inside one of the next level");
   free(outer);
-  if (status == COLL_OK && c->nlinks > 0 && c->nlinks != c->level[c->nlevels - 1].ngroups)
-    status =
-        refuse(r, "there are %d links and %d groups", c->nlinks, c->level[c->nlevels - 1].ngroups);
+  if (status == COLL_OK && c->nlinks > 0 && c->nlinks != c->level[0].ngroups)
+    status = refuse(r, "there are %d links and %d groups", c->nlinks, c->level[0].ngroups);
   return status;
 }
 

@@ -37,9 +37,14 @@ static void set_cluster(const cluster *c, answer *a) {
   a->model = c->model;
   if (c->nlinks == 0)
     return;
-  if (!colli_weights_make(c->link_ns_per_byte, c->nlinks, &a->weights))
+  int32_t *rack = c->nlevels > 1 ? calloc((size_t)c->nlinks, sizeof(*rack)) : NULL;
+  for (int rank = 0; rack && rank < c->nranks; rank++)
+    rack[c->level[0].group[rank]] = c->level[1].group[rank];
+  if ((c->nlevels > 1 && !rack) ||
+      !colli_weights_make(c->link_ns_per_byte, c->nlinks, rack, &a->weights))
     described_refuse("out of memory for %d links", c->nlinks);
-  a->model.group_beta_ns_per_byte = a->weights ? a->weights->beta_ns_per_byte : NULL;
+  free(rack);
+  a->model.link_beta_ns_per_byte = a->weights ? a->weights->beta_ns_per_byte : NULL;
   a->shape.share = a->weights ? a->weights->share : NULL;
 }
 

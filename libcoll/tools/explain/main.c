@@ -10,7 +10,7 @@ static void print_shares(const answer *a) {
   if (!a->shape.share)
     return;
   printf("shares of hosts in weighted algorithms:");
-  for (int host = 0; host < a->shape.ngroups; host++)
+  for (int host = 0; host < a->weights->nhosts; host++)
     printf(" %d", a->shape.share[host]);
   printf("\n");
 }

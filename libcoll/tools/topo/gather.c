@@ -6,6 +6,7 @@
 
 #include "libcoll/base/error.h"
 #include "libcoll/base/param.h"
+#include "libcoll/cost/host_links.h"
 #include "topology/topology.h"
 
 #define MEMORY_SHARE 0.95 /* of another one's: kernels leave different amounts of equal memory */
@@ -158,7 +159,7 @@ static int number_hosts(const coll_comm *comm, int nranks, int *host) {
 /* Takes groups and costs, as the choice of algorithms knows them. */
 static void take_costs(coll_comm *comm, const colli_shape *shape, cluster *out) {
   const colli_model *model = colli_comm_chooser(comm)->model;
-  const double *links = model->group_beta_ns_per_byte;
+  const double *links = model->link_beta_ns_per_byte;
   out->model = *model;
   out->limits = *colli_comm_chooser(comm)->limits;
   for (int i = 0; i < out->nlevels; i++) {
@@ -195,7 +196,8 @@ static coll_status fill(coll_comm *comm, const topo_ranks *from, const brief *br
   int *host = scratch, *machine = scratch + from->nranks;
   out->nranks = from->nranks;
   out->nlevels = shape.ngroups > 1 ? shape.ninner + 1 : 0;
-  out->nlinks = colli_comm_chooser(comm)->model->group_beta_ns_per_byte ? shape.ngroups : 0;
+  out->nlinks =
+      colli_comm_chooser(comm)->model->link_beta_ns_per_byte ? colli_host_links_count(&shape) : 0;
   out->nhosts = number_hosts(comm, from->nranks, host);
   out->nmachines = number_machines(briefs, from->nranks, machine);
   if (!cluster_allocate(out))
