@@ -61,6 +61,7 @@ const colli_algo *const colli_algos[] = {
     &colli_allreduce_hier_lanes,
     &colli_allreduce_hier_trees,
     &colli_allreduce_hier_weighted,
+    &colli_allreduce_hier_weighted_fine,
     &colli_allgather_hier,
     &colli_allgather_hier_ring,
     &colli_reduce_scatter_hier,

@@ -127,6 +127,7 @@ extern const colli_algo colli_allreduce_hier_trees;
 extern const colli_algo colli_allreduce_hier_levels;
 extern const colli_algo colli_allreduce_hier_levels_split;
 extern const colli_algo colli_allreduce_hier_weighted;
+extern const colli_algo colli_allreduce_hier_weighted_fine;
 extern const colli_algo colli_allgather_hier;
 extern const colli_algo colli_allgather_hier_ring;
 extern const colli_algo colli_reduce_scatter_hier;

@@ -18,16 +18,18 @@
 #include "libcoll/algo/hier_layout.h"
 #include "libcoll/algo/hier_part.h"
 
-#define FINE 4 /* shares for each that is gathered ahead, at least */
+#define FINE        16  /* shares for each that is gathered ahead, */
+#define SHARES_MOST 128 /* but about so many at most */
 
 /* Who owns what. */
 typedef struct deal {
   colli_layout l; /* of racks */
   bool racked;    /* else all ranks are in one rack, and there is no layout */
   int racks, shares;
-  int ahead;  /* with racks: how many shares are gathered before the first is spread */
+  int window; /* shares that are gathered, and spread, at once */
+  int ahead;  /* windows that are gathered before the first is spread */
   int *owner; /* [rack][share] */
-  int *turn;  /* [rack][share] how many lower ones the owner has */
+  int *owned; /* [rank] how many shares it has */
 } deal;
 
 static int rack_of(const deal *d, int rank) {
@@ -55,38 +57,41 @@ static crew crew_of(const deal *d, const colli_shape *shape, int rack) {
 }
 
 /*
- * Sets the number of shares: the sum of the weights. With racks the largest one's, if all others'
- * divide it: then nobody gets more than its weight says; else twice as many, so that it is not much
- * more; and so many times that, that few are gathered ahead.
+ * Sets the number of shares: the sum of the largest rack's weights, if all others' divide it: then
+ * nobody gets more than its weight says; else twice as many, so that it is not much more. `fine`:
+ * so many times that, and each is a window; as many are gathered ahead as there are owners.
  */
-static void count_shares(deal *d, const colli_shape *shape) {
+static void count_shares(deal *d, const colli_shape *shape, bool fine) {
   bool even = true;
+  int owners = 1;
   d->shares = 1;
-  d->ahead = 0;
   for (int rack = 0; rack < d->racks; rack++) {
     const crew all = crew_of(d, shape, rack);
     d->shares = all.sum > d->shares ? all.sum : d->shares;
-    d->ahead = all.owners > d->ahead ? all.owners : d->ahead;
+    owners = all.owners > owners ? all.owners : owners;
   }
   for (int rack = 0; rack < d->racks; rack++)
     even = even && d->shares % crew_of(d, shape, rack).sum == 0;
-  const int once = even ? d->shares : 2 * d->shares, wanted = d->racked ? FINE * d->ahead : 1;
-  d->shares = (wanted + once - 1) / once * once;
+  const int once = even ? d->shares : 2 * d->shares;
+  const int wanted = FINE * owners < SHARES_MOST ? FINE * owners : SHARES_MOST;
+  d->shares = fine ? (wanted + once - 1) / once * once : once;
+  d->window = fine ? 1 : once;
+  d->ahead = fine ? owners : 1;
 }
 
-/* Deals out the next share: `best` is memory for each rack, `owned` has what each rank got. */
-static void deal_share(const deal *d, const colli_shape *shape, int share, int *best, int *owned) {
+/* Deals out the next share. `best` is memory for each rack. */
+static void deal_share(const deal *d, const colli_shape *shape, int share, int *best) {
   for (int rack = 0; rack < d->racks; rack++)
     best[rack] = COLLI_NOBODY;
   for (int rank = 0; rank < shape->nranks; rank++) {
     int *to = &best[rack_of(d, rank)];
     if (*to == COLLI_NOBODY ||
-        weight_of(shape, rank) * (owned[*to] + 1) > weight_of(shape, *to) * (owned[rank] + 1))
+        weight_of(shape, rank) * (d->owned[*to] + 1) > weight_of(shape, *to) * (d->owned[rank] + 1))
       *to = rank;
   }
   for (int rack = 0; rack < d->racks; rack++) {
     d->owner[rack * d->shares + share] = best[rack];
-    d->turn[rack * d->shares + share] = owned[best[rack]]++;
+    d->owned[best[rack]]++;
   }
 }
 
@@ -97,21 +102,21 @@ static void deal_free(deal *d) {
 }
 
 /* Deals out the shares; false if out of memory. */
-static bool deal_make(deal *d, const colli_shape *shape) {
+static bool deal_make(deal *d, const colli_shape *shape, bool fine) {
   colli_shape plain = *shape;
   plain.share = NULL; /* the layout's would be of racks */
   *d = (deal){.racked = shape->ngroups > 1, .racks = 1};
   if (d->racked && !colli_layout_make(&d->l, &plain))
     return false;
   d->racks = d->racked ? d->l.ngroups : 1;
-  count_shares(d, shape);
+  count_shares(d, shape, fine);
   const size_t all = (size_t)d->racks * (size_t)d->shares;
-  d->owner = calloc(2 * all + (size_t)d->racks + (size_t)shape->nranks, sizeof(*d->owner));
+  d->owner = calloc(all + (size_t)d->racks + (size_t)shape->nranks, sizeof(*d->owner));
   if (d->owner) {
-    int *best = d->owner + 2 * all, *owned = best + d->racks;
-    d->turn = d->owner + all;
+    int *best = d->owner + all;
+    d->owned = best + d->racks;
     for (int share = 0; share < d->shares; share++)
-      deal_share(d, shape, share, best, owned);
+      deal_share(d, shape, share, best);
   } else {
     deal_free(d);
   }
@@ -148,7 +153,6 @@ typedef struct owner {
   const colli_shape *shape;
   deal d;
   const int *whose;  /* [share] rank of the own rack */
-  const int *turn;   /* [share] of that rank */
   int each;          /* chunks of a share */
   int size, place;   /* of the rack, and of the rank in it */
   const int *member; /* [place] rank; NULL: it is the place */
@@ -160,16 +164,9 @@ static int behind(const owner *o, int i) {
   return o->member ? o->member[place] : place;
 }
 
-/* The share that a rank of the rack has in this turn; -1: none. */
-static int share_at(const owner *o, int rank, int turn) {
-  for (int share = 0; share < o->d.shares; share++)
-    if (o->whose[share] == rank && o->turn[share] == turn)
-      return share;
-  return -1;
-}
-
+/* Whether a rank owns nothing. */
 static bool is_idle(const owner *o, int rank) {
-  return share_at(o, rank, 0) < 0;
+  return o->d.owned[rank] == 0;
 }
 
 /* Adds a step. */
@@ -177,141 +174,137 @@ static void add(const owner *o, unsigned bits, int from, int to, colli_buf src, 
   colli_emit(o->whole.builder, 0, bits, (colli_way){from, to, src, COLLI_OUTPUT}, chunk);
 }
 
-/* Combines a chunk of its own: first what fast hosts send, because the others' comes last. `told`
- * gets the result while it is made; NOBODY: it is not the last one. */
-static void combine(const owner *o, int chunk, int told) {
+/* Combines a chunk of its own: first what fast hosts send, because the others' comes last. */
+static void combine(const owner *o, int chunk) {
   int made = 0;
   for (int idle = 0; idle < 2; idle++)
     for (int i = 1; i < o->size; i++) {
       const int from = behind(o, i);
       if (is_idle(o, from) != idle)
         continue;
-      const bool last = ++made == o->size - 1 && told != COLLI_NOBODY;
-      add(o, COLLI_RECV | COLLI_FOLD | COLLI_STORE | (last ? COLLI_FINAL | COLLI_SEND : 0), from,
-          last ? told : COLLI_NOBODY, made == 1 ? COLLI_INPUT : COLLI_OUTPUT, chunk);
+      const bool final = ++made == o->size - 1 && !o->d.racked;
+      add(o, COLLI_RECV | COLLI_FOLD | COLLI_STORE | (final ? COLLI_FINAL : 0), from, COLLI_NOBODY,
+          made == 1 ? COLLI_INPUT : COLLI_OUTPUT, chunk);
     }
 }
 
-/* Sends a result to the others, but not to `told`: first to those that own nothing, whose links
- * have no time to lose. */
-static void tell(const owner *o, int chunk, int told) {
+/* Sends a result to the others: first to those that own nothing, whose links have no time to lose.
+ */
+static void tell(const owner *o, int chunk) {
   for (int idle = 1; idle >= 0; idle--)
     for (int i = 1; i < o->size; i++) {
       const int to = behind(o, o->size - i);
-      if (to != told && is_idle(o, to) == idle)
+      if (is_idle(o, to) == idle)
         add(o, COLLI_SEND, COLLI_NOBODY, to, COLLI_OUTPUT, chunk);
     }
 }
 
-/* The first that is told a result: one that owns nothing, if there is any. */
-static int first_told(const owner *o) {
-  for (int i = 1; i < o->size; i++)
-    if (is_idle(o, behind(o, o->size - i)))
-      return behind(o, o->size - i);
-  return behind(o, o->size - 1);
+/* The share that a rank of the rack has in this turn of a window; -1: none. */
+static int share_at(const owner *o, int rank, int window, int turn) {
+  const int first = window * o->d.window;
+  for (int share = first; share < first + o->d.window; share++)
+    if (o->whose[share] == rank && turn-- == 0)
+      return share;
+  return -1;
 }
 
-/* In one rack, turn by turn. One chunk of credit is enough: in a turn a rank sends all its
- * contributions before it waits; each owner takes them, from the next rank on, before it sends
- * results, and each of these is taken by a rank that has combined its own chunk. */
-static void add_turn(const owner *o, int turn) {
-  const int own = share_at(o, o->shape->rank, turn), told = first_told(o);
-  for (int i = 1; i < o->size; i++) {
-    const int to = behind(o, o->size - i), chunk = share_at(o, to, turn);
-    if (chunk >= 0)
-      add(o, COLLI_SEND, COLLI_NOBODY, to, COLLI_INPUT, chunk);
-  }
-  if (own >= 0) {
-    combine(o, own, told);
-    tell(o, own, told);
-  }
-  for (int i = 1; i < o->size; i++) {
-    const int from = behind(o, i), chunk = share_at(o, from, turn);
-    if (chunk >= 0)
-      add(o, COLLI_RECV | COLLI_STORE, from, COLLI_NOBODY, COLLI_OUTPUT, chunk);
-  }
+/* How many turns a window has: as many as some rank of the rack has shares. */
+static int count_turns(const owner *o, int window) {
+  int turns = 0;
+  for (int i = 0; i < o->size; i++)
+    while (share_at(o, behind(o, i), window, turns) >= 0)
+      turns++;
+  return turns;
 }
 
-/* A share is combined in the rack. */
-static void gather_share(const owner *o, int share) {
-  const bool own = o->whose[share] == o->shape->rank;
-  for (int chunk = share * o->each; chunk < (share + 1) * o->each; chunk++)
-    if (own)
-      combine(o, chunk, COLLI_NOBODY);
-    else
-      add(o, COLLI_SEND, COLLI_NOBODY, o->whose[share], COLLI_INPUT, chunk);
-}
-
-/* Its owner combines it with those in the other racks. */
-static coll_status cross_racks(owner *o, int share) {
-  if (o->whose[share] != o->shape->rank)
-    return COLL_OK;
-  colli_part across = {.among = across_of(&o->d, o->shape, share),
-                       .ranks = o->d.l.peers,
-                       .first = share * o->each,
-                       .chunks = o->each,
-                       .in = o->size > 1 ? COLLI_OUTPUT : COLLI_INPUT,
-                       .out = COLLI_OUTPUT,
-                       .complete = true};
-  across.algo = across_algo(&across.among);
-  return colli_part_add(&o->whole, &across);
-}
-
-/* The result goes to all of the rack. */
-static void spread_share(const owner *o, int share) {
-  const bool own = o->whose[share] == o->shape->rank;
-  for (int chunk = share * o->each; chunk < (share + 1) * o->each; chunk++)
-    if (own)
-      tell(o, chunk, COLLI_NOBODY);
-    else
-      add(o, COLLI_RECV | COLLI_STORE, o->whose[share], COLLI_NOBODY, COLLI_OUTPUT, chunk);
-}
-
-/* In several racks, share by share, of which some are gathered ahead, so that links are used in
- * both ways. All ranks do all of this in the same order, and receive in each part what is sent in
- * it; so who is furthest behind never waits, and one chunk of credit is enough. */
-static coll_status add_shares(owner *o) {
-  coll_status status = COLL_OK;
-  for (int share = 0; share < o->d.shares + o->d.ahead && status == COLL_OK; share++) {
-    if (share >= o->d.ahead) {
-      status = cross_racks(o, share - o->d.ahead);
-      spread_share(o, share - o->d.ahead);
+/* The shares of a window are combined in the rack. One chunk of credit is enough: for each turn and
+ * piece a rank sends all its contributions before it waits. */
+static void gather_window(const owner *o, int window) {
+  const int turns = count_turns(o, window);
+  for (int turn = 0; turn < turns; turn++)
+    for (int piece = 0; piece < o->each; piece++) {
+      for (int i = 1; i < o->size; i++) {
+        const int to = behind(o, o->size - i), share = share_at(o, to, window, turn);
+        if (share >= 0)
+          add(o, COLLI_SEND, COLLI_NOBODY, to, COLLI_INPUT, share * o->each + piece);
+      }
+      const int own = share_at(o, o->shape->rank, window, turn);
+      if (own >= 0)
+        combine(o, own * o->each + piece);
     }
-    if (share < o->d.shares)
-      gather_share(o, share);
+}
+
+/* Combines its shares of a window with their owners in other racks, in rising order: so the lowest
+ * that is not combined yet has owners that have ended all lower ones. */
+static coll_status cross_racks(owner *o, int window) {
+  coll_status status = COLL_OK;
+  for (int turn = 0, share; o->d.racked && status == COLL_OK; turn++) {
+    share = share_at(o, o->shape->rank, window, turn);
+    if (share < 0)
+      break;
+    colli_part across = {.among = across_of(&o->d, o->shape, share),
+                         .ranks = o->d.l.peers,
+                         .first = share * o->each,
+                         .chunks = o->each,
+                         .in = o->size > 1 ? COLLI_OUTPUT : COLLI_INPUT,
+                         .out = COLLI_OUTPUT,
+                         .complete = true};
+    across.algo = across_algo(&across.among);
+    status = colli_part_add(&o->whole, &across);
   }
   return status;
 }
 
-/* Adds all steps of a rank. */
-static coll_status add_steps(owner *o) {
-  if (o->d.racked)
-    return add_shares(o);
-  int turns = 0; /* as many as some rank has shares */
-  for (int share = 0; share < o->d.shares; share++)
-    turns = o->turn[share] >= turns ? o->turn[share] + 1 : turns;
+/* The results of a window go to all of the rack. */
+static void spread_window(const owner *o, int window) {
+  const int turns = count_turns(o, window);
   for (int turn = 0; turn < turns; turn++)
-    add_turn(o, turn);
-  return COLL_OK;
+    for (int piece = 0; piece < o->each; piece++) {
+      const int own = share_at(o, o->shape->rank, window, turn);
+      if (own >= 0)
+        tell(o, own * o->each + piece);
+      for (int i = 1; i < o->size; i++) {
+        const int from = behind(o, i), share = share_at(o, from, window, turn);
+        if (share >= 0)
+          add(o, COLLI_RECV | COLLI_STORE, from, COLLI_NOBODY, COLLI_OUTPUT,
+              share * o->each + piece);
+      }
+    }
 }
 
-static int owners_nchunks(const colli_shape *shape) {
+/* Adds all steps of a rank, window by window, of which some are gathered ahead, so that links are
+ * used in both ways. All ranks do all of this in the same order, and receive in each part what is
+ * sent in it; so who is furthest behind never waits for others. */
+static coll_status add_steps(owner *o) {
+  const int windows = o->d.shares / o->d.window;
+  coll_status status = COLL_OK;
+  for (int window = 0; window < windows + o->d.ahead && status == COLL_OK; window++) {
+    if (window >= o->d.ahead) {
+      status = cross_racks(o, window - o->d.ahead);
+      spread_window(o, window - o->d.ahead);
+    }
+    if (window < windows)
+      gather_window(o, window);
+  }
+  return status;
+}
+
+static int count_chunks(const colli_shape *shape, bool fine) {
   deal d;
-  if (!deal_make(&d, shape))
+  if (!deal_make(&d, shape, fine))
     return 1; /* out of memory; emitting will fail, too */
   const int chunks = d.shares * chunks_each(&d, shape);
   deal_free(&d);
   return chunks;
 }
 
-static coll_status owners_emit(const colli_shape *shape, colli_sched **sched) {
+static coll_status emit(const colli_shape *shape, bool fine, colli_sched **sched) {
   owner o = {.shape = shape, .size = shape->nranks, .place = shape->rank};
   *sched = NULL;
-  if (!deal_make(&o.d, shape))
+  if (!deal_make(&o.d, shape, fine))
     return COLL_ERR_NO_MEMORY;
   const int rack = o.d.racked ? o.d.l.group : 0;
   o.whose = o.d.owner + rack * o.d.shares;
-  o.turn = o.d.turn + rack * o.d.shares;
   if (o.d.racked) {
     o.size = o.d.l.size[rack];
     o.place = o.d.l.position;
@@ -361,11 +354,7 @@ static double slowest_link(const double *betas, int n) {
 /* Adds up a rank's part of what happens in its rack. */
 static void add_rank(const deal *d, int rank, int size, int each, double beta, const colli_terms *t,
                      const colli_model *model, sums *all) {
-  const int *whose = d->owner + rack_of(d, rank) * d->shares;
-  int shares = 0;
-  for (int share = 0; share < d->shares; share++)
-    shares += whose[share] == rank;
-  const double own = (double)shares * each, peers = size - 1;
+  const double own = (double)d->owned[rank] * each, peers = size - 1;
   const double chunks = peers > 0 ? (double)d->shares * each + own * (peers - 1) : 0;
   const double works =
       t->slices * (2 * chunks * model->step_ns + own * peers * (t->work_reduce - model->step_ns));
@@ -373,7 +362,7 @@ static void add_rank(const deal *d, int rank, int size, int each, double beta, c
   all->longest = works > all->longest ? works : all->longest;
   all->longest = links > all->longest ? links : all->longest;
   all->received += chunks;
-  all->most = shares > all->most ? shares : all->most;
+  all->most = d->owned[rank] > all->most ? d->owned[rank] : all->most;
 }
 
 /* What the busiest owner does with other racks. */
@@ -394,13 +383,13 @@ static double cost_across(deal *d, const colli_shape *shape, int most,
   return most * algo->cost(&among, &cut, elem_bytes, &far);
 }
 
-/* The time of the link that takes longest; each turn has its latency, as results come back before
- * the next one begins. */
-static double owners_cost(const colli_shape *shape, const colli_partition *partition,
-                          size_t elem_bytes, const colli_model *model) {
+/* The time of the link that takes longest, which first only sends and at last only receives what is
+ * gathered ahead; as often as that is, a message may have to come back first. */
+static double cost(const colli_shape *shape, bool fine, const colli_partition *partition,
+                   size_t elem_bytes, const colli_model *model) {
   deal d;
   sums all = {0, 0, 0};
-  if (!deal_make(&d, shape))
+  if (!deal_make(&d, shape, fine))
     return INFINITY;
   const int n = shape->nranks, each = chunks_each(&d, shape);
   const colli_terms t = colli_terms_make(partition, elem_bytes, model);
@@ -413,16 +402,33 @@ static double owners_cost(const colli_shape *shape, const colli_partition *parti
   const double received = t.filled * all.received / n;
   const colli_work work = {
       .steps = 2 * received, .received = received, .waits = 2, .reduced = received / 2};
-  const double critical = t.passes * (t.filled * all.longest + 2 * all.most * near.alpha_ns);
+  const double shares = d.shares, ahead = d.window * d.ahead, rounds = shares / ahead + 1;
+  const double longest = t.filled * all.longest * (shares + ahead) / shares;
+  const double critical = t.passes * (longest + 2 * rounds * near.alpha_ns);
   deal_free(&d);
   return colli_cost_bound(critical + across, work, &t, model);
 }
 
-const colli_algo colli_allreduce_owners = {
-    .name = "owners",
-    .coll = COLLI_ALLREDUCE,
-    .orders = COLLI_GIVES_ANY,
-    .nchunks = owners_nchunks,
-    .emit = owners_emit,
-    .cost = owners_cost,
-};
+/* Defines an algorithm, which cuts the vector finely or not. */
+#define OWNERS(which, fine)                                                                        \
+  static int which##_nchunks(const colli_shape *shape) {                                           \
+    return count_chunks(shape, fine);                                                              \
+  }                                                                                                \
+  static coll_status which##_emit(const colli_shape *shape, colli_sched **sched) {                 \
+    return emit(shape, fine, sched);                                                               \
+  }                                                                                                \
+  static double which##_cost(const colli_shape *shape, const colli_partition *partition,           \
+                             size_t elem_bytes, const colli_model *model) {                        \
+    return cost(shape, fine, partition, elem_bytes, model);                                        \
+  }                                                                                                \
+  const colli_algo colli_allreduce_##which = {                                                     \
+      .name = #which,                                                                              \
+      .coll = COLLI_ALLREDUCE,                                                                     \
+      .orders = COLLI_GIVES_ANY,                                                                   \
+      .nchunks = which##_nchunks,                                                                  \
+      .emit = which##_emit,                                                                        \
+      .cost = which##_cost,                                                                        \
+  };
+
+OWNERS(owners, false)
+OWNERS(owners_fine, true)

@@ -10,7 +10,10 @@
 
 #include "libcoll/algo/emit.h"
 
-/* A part of hier.h, not an algorithm of the table. colli_shape.share has a weight for each rank. */
+/* Parts of hier.h, not algorithms of the table. colli_shape.share has a weight for each rank. The
+ * second one cuts the vector finely, and sends what it combines next before it waits for results.
+ */
 extern const colli_algo colli_allreduce_owners;
+extern const colli_algo colli_allreduce_owners_fine;
 
 #endif

@@ -14,6 +14,10 @@
  * combine it before its result goes to their racks (owners.c): N (1 + s_i/S (m - 2 + c)) for m
  * hosts of a rack and doubling in c rounds between racks.
  *
+ * In two ways: hier_weighted combines all before results are sent, with few messages, for shorter
+ * vectors; hier_weighted_fine cuts the vector finely, and a slow link sends what comes next while
+ * results of what came before arrive.
+ *
  * Cost: max over i of N (1 + s_i/S (n - 2)) beta_i. Two lanes, so that a slow link does not idle
  * while a group waits for results.
  * Source: the direct (bundled) exchange of Thakur, Rabenseifner and Gropp, IJHPCA 19 (2005), with
@@ -39,6 +43,15 @@ static const colli_hier weighted = {
     .split = true,
 };
 
+static const colli_hier fine = {
+    .enter = &colli_reduce_scatter_ring,
+    .across = &colli_allreduce_owners_fine,
+    .above = &colli_allreduce_owners_fine,
+    .leave = &colli_allgather_ring,
+    .lanes = 2,
+    .split = true,
+};
+
 COLLI_HIER_FUNCTIONS(weighted, &weighted)
 
 const colli_algo colli_allreduce_hier_weighted = {
@@ -54,4 +67,21 @@ const colli_algo colli_allreduce_hier_weighted = {
     .nchunks = weighted_nchunks,
     .emit = weighted_emit,
     .cost = weighted_cost,
+};
+
+COLLI_HIER_FUNCTIONS(fine, &fine)
+
+const colli_algo colli_allreduce_hier_weighted_fine = {
+    .name = "hier_weighted_fine",
+    .id = 150,
+    .coll = COLLI_ALLREDUCE,
+    .when = "the same for long vectors: a slow host sends while it gets results",
+    .source = "Patarasuk and Yuan 2009",
+    .orders = COLLI_GIVES_ANY,
+    .exchanges = true,
+    .groups = true,
+    .weighted = true,
+    .nchunks = fine_nchunks,
+    .emit = fine_emit,
+    .cost = fine_cost,
 };
