@@ -325,12 +325,15 @@ static coll_status emit(const colli_shape *shape, bool fine, colli_sched **sched
 
 /* ---- the cost -------------------------------------------------------------------------------- */
 
-/* What is counted over all ranks. */
-typedef struct sums {
-  double longest;  /* ns of a pass, of the link or rank that takes longest */
-  double received; /* chunks of all ranks */
-  int most;        /* shares that a rank owns */
-} sums;
+/* What is priced. */
+typedef struct priced {
+  deal d;
+  colli_terms t;
+  colli_pair_cost near; /* in a rack */
+  const double *links;  /* beta of each rank's; NULL: alike */
+  double slowest;       /* of those */
+  int each;             /* chunks of a share */
+} priced;
 
 /* What a message costs in a rack. */
 static colli_pair_cost cost_inside(const deal *d, const colli_shape *shape,
@@ -351,18 +354,29 @@ static double slowest_link(const double *betas, int n) {
   return slowest;
 }
 
-/* Adds up a rank's part of what happens in its rack. */
-static void add_rank(const deal *d, int rank, int size, int each, double beta, const colli_terms *t,
-                     const colli_model *model, sums *all) {
-  const double own = (double)d->owned[rank] * each, peers = size - 1;
-  const double chunks = peers > 0 ? (double)d->shares * each + own * (peers - 1) : 0;
-  const double works =
-      t->slices * (2 * chunks * model->step_ns + own * peers * (t->work_reduce - model->step_ns));
-  const double links = chunks * t->bytes * beta;
-  all->longest = works > all->longest ? works : all->longest;
-  all->longest = links > all->longest ? links : all->longest;
-  all->received += chunks;
-  all->most = d->owned[rank] > all->most ? d->owned[rank] : all->most;
+/* The beta of a rank's link. */
+static double link_beta(const priced *p, int rank) {
+  return p->near.beta_ns_per_byte * (p->links ? p->links[rank] / p->slowest : 1);
+}
+
+/* How many ranks are with this one in its rack. */
+static int count_peers(const priced *p, int rank, int nranks) {
+  return (p->d.racked ? p->d.l.size[rack_of(&p->d, rank)] : nranks) - 1;
+}
+
+/* The chunks that a rank receives, and sends. */
+static double count_moved(const priced *p, int rank, int nranks) {
+  const int peers = count_peers(p, rank, nranks);
+  const double own = (double)p->d.owned[rank] * p->each;
+  return peers > 0 ? (double)p->d.shares * p->each + own * (peers - 1) : 0;
+}
+
+/* What its link or its own work take for that. */
+static double moving_ns(const priced *p, int rank, int nranks, const colli_model *model) {
+  const double chunks = count_moved(p, rank, nranks), step = model->step_ns;
+  const double combined = (double)p->d.owned[rank] * p->each * count_peers(p, rank, nranks);
+  return fmax(chunks * p->t.bytes * link_beta(p, rank),
+              p->t.slices * (2 * chunks * step + combined * (p->t.work_reduce - step)));
 }
 
 /* What the busiest owner does with other racks. */
@@ -383,30 +397,36 @@ static double cost_across(deal *d, const colli_shape *shape, int most,
   return most * algo->cost(&among, &cut, elem_bytes, &far);
 }
 
-/* The time of the link that takes longest, which first only sends and at last only receives what is
- * gathered ahead; as often as that is, a message may have to come back first. */
+/* The time of the link that takes longest. If the vector is cut finely, that first only sends and
+ * at last only receives what is gathered ahead; else each share that a rank owns has its latency.
+ */
 static double cost(const colli_shape *shape, bool fine, const colli_partition *partition,
                    size_t elem_bytes, const colli_model *model) {
-  deal d;
-  sums all = {0, 0, 0};
-  if (!deal_make(&d, shape, fine))
+  priced p;
+  const int n = shape->nranks;
+  double longest = 0, received = 0, most = 0;
+  if (!deal_make(&p.d, shape, fine))
     return INFINITY;
-  const int n = shape->nranks, each = chunks_each(&d, shape);
-  const colli_terms t = colli_terms_make(partition, elem_bytes, model);
-  const colli_pair_cost near = cost_inside(&d, shape, model);
-  const double *betas = model->link_beta_ns_per_byte, slowest = slowest_link(betas, n);
-  for (int rank = 0; rank < n; rank++)
-    add_rank(&d, rank, d.racked ? d.l.size[rack_of(&d, rank)] : n, each,
-             near.beta_ns_per_byte * (betas ? betas[rank] / slowest : 1), &t, model, &all);
-  const double across = cost_across(&d, shape, all.most, partition, elem_bytes, model);
-  const double received = t.filled * all.received / n;
-  const colli_work work = {
-      .steps = 2 * received, .received = received, .waits = 2, .reduced = received / 2};
-  const double shares = d.shares, ahead = d.window * d.ahead, rounds = shares / ahead + 1;
-  const double longest = t.filled * all.longest * (shares + ahead) / shares;
-  const double critical = t.passes * (longest + 2 * rounds * near.alpha_ns);
-  deal_free(&d);
-  return colli_cost_bound(critical + across, work, &t, model);
+  p.each = chunks_each(&p.d, shape);
+  p.t = colli_terms_make(partition, elem_bytes, model);
+  p.near = cost_inside(&p.d, shape, model);
+  p.links = model->link_beta_ns_per_byte;
+  p.slowest = slowest_link(p.links, n);
+  for (int rank = 0; rank < n; rank++) {
+    longest = fmax(longest, moving_ns(&p, rank, n, model));
+    received += count_moved(&p, rank, n) / n;
+    most = fmax(most, p.d.owned[rank]);
+  }
+  const double ahead = (double)(p.d.shares + p.d.ahead) / p.d.shares;
+  const double pass =
+      p.t.filled * longest * (fine ? ahead : 1) + 2 * (fine ? p.d.shares : most) * p.near.alpha_ns;
+  const double across = cost_across(&p.d, shape, (int)most, partition, elem_bytes, model);
+  const colli_work work = {.steps = 2 * p.t.filled * received,
+                           .received = p.t.filled * received,
+                           .waits = 2,
+                           .reduced = p.t.filled * received / 2};
+  deal_free(&p.d);
+  return colli_cost_bound(p.t.passes * pass + across, work, &p.t, model);
 }
 
 /* Defines an algorithm, which cuts the vector finely or not. */

@@ -28,6 +28,7 @@
                      * links in several directions */
 #define NESTED 1.25 /* the largest groups of several levels may not be in each other */
 #define LANES  2.0  /* ... and each of four lanes is priced by the rank that owns most shares */
+#define RACKS  2.75 /* ... and by the rank that combines most with other racks */
 
 /* How far a formula was off at worst, and where. */
 typedef struct verdict {
@@ -134,18 +135,22 @@ Test(formula, agrees_to_1_percent) {
   static const int more[] = {48, 64, 65};
   for (const colli_algo *const *algo = colli_algos; *algo; algo++) {
     verdict v = {.what = "", .allowed = EXACT};
-    for (int n = 1; n <= 32; n += n < 4 ? 1 : extent(3, 1, 13))
+    const int step = (*algo)->groups ? extent(9, 1, 13) : extent(3, 1, 13);
+    for (int n = 1; n <= 32; n += n < 4 ? 1 : step)
       shapes_each(*algo, n, 1, compare_exact, &v);
     for (size_t i = 0; i < sizeof(more) / sizeof(more[0]); i += (size_t)extent(1, 1, 3))
       if (!(*algo)->groups) /* the formula of so few ranks in groups is the replay itself */
         shapes_each(*algo, more[i], 1, compare_exact, &v);
     judge(*algo, &v);
-    if (!(*algo)->groups)
+    if (!(*algo)->groups || (*algo)->ranks_max)
       continue;
     const bool lanes = *algo == &colli_allreduce_hier_lanes;
     verdict many[2] = {
         {.what = ", many ranks", .allowed = lanes ? LANES : ROUGH}, /* no replay of all ranks */
-        {.what = ", many ranks in levels", .allowed = lanes ? LANES : NESTED}};
+        {.what = ", many ranks in levels",
+         .allowed = (*algo)->weighted ? RACKS
+                    : lanes           ? LANES
+                                      : NESTED}};
     shapes_each(*algo, 65, 1, compare_many, many);
     judge(*algo, &many[0]);
     judge(*algo, &many[1]);
