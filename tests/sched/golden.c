@@ -1,13 +1,14 @@
 /*
  * golden.c: writes what golden.sh compares. Of each algorithm, a file: the schedules of all ranks
- * of a small shape in full, to be read in a review, and of many other shapes a digest.
+ * of a small shape in full, if they are not very long, to be read in a review, and of many other
+ * shapes a digest.
  */
 #include <stdlib.h>
 #include <sys/stat.h>
 
 #include "support_group.h"
 
-enum { RANKS_IN_FULL = 5 };
+enum { RANKS_IN_FULL = 5, STEPS_IN_FULL = 80 };
 
 /* What the shapes of one number of ranks have in common. */
 typedef struct digest {
@@ -59,6 +60,16 @@ static void write_digest(const colli_algo *algo, int nranks, FILE *out) {
           sum.steps, (unsigned long long)sum.hash);
 }
 
+/* Writes a schedule, or the first of many steps. */
+static void write_steps(const colli_sched *sched, FILE *out) {
+  colli_sched begin = *sched;
+  if (begin.nsteps > STEPS_IN_FULL)
+    begin.nsteps = STEPS_IN_FULL;
+  colli_sched_dump(&begin, out);
+  if (begin.nsteps < sched->nsteps)
+    fprintf(out, "  and %d more\n", sched->nsteps - begin.nsteps);
+}
+
 /* Writes an algorithm's file. */
 static void write_algo(const colli_algo *algo, const char *folder) {
   static const int counts[] = {2, 3, 5, 8, 13, 64};
@@ -75,7 +86,7 @@ static void write_algo(const colli_algo *algo, const char *folder) {
   if (algo->groups)
     fputs("Ranks 0 and 1 are on one host, 2 to 4 on another.\n", out);
   for (int rank = 0; rank < all.nranks; rank++)
-    colli_sched_dump(all.sched[rank], out);
+    write_steps(all.sched[rank], out);
   group_free(&all);
   fputs("\nAll orders, lengths, groups; the first two roots, the middle and the last:\n", out);
   for (size_t i = 0; i < sizeof(counts) / sizeof(*counts); i++)

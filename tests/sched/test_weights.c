@@ -13,10 +13,10 @@
 
 #define HOSTS 8
 
-/* Whether hosts with these links get these shares. */
-static void expect_shares(int n, const double *beta, const uint8_t *share) {
+/* Whether hosts in racks (NULL: in one) with these links get these shares. */
+static void expect_racks(int n, const double *beta, const int32_t *rack, const uint8_t *share) {
   colli_weights *weights;
-  cr_assert(colli_weights_make(beta, n, NULL, &weights));
+  cr_assert(colli_weights_make(beta, n, rack, &weights));
   cr_assert_not_null(weights);
   cr_expect_eq(weights->nhosts, n);
   cr_expect_arr_eq(weights->beta_ns_per_byte, beta, (size_t)n * sizeof(*beta));
@@ -24,6 +24,10 @@ static void expect_shares(int n, const double *beta, const uint8_t *share) {
   for (int i = 0; share && weights->share && i < n; i++)
     cr_expect_eq(weights->share[i], share[i], "host %d of %d: share %d", i, n, weights->share[i]);
   free(weights);
+}
+
+static void expect_shares(int n, const double *beta, const uint8_t *share) {
+  expect_racks(n, beta, NULL, share);
 }
 
 Test(weights, by_hand) {
@@ -69,18 +73,6 @@ Test(weights, are_no_worse_than_equal_ones_and_near_the_bound) {
     cr_assert(time <= 1.3 * bound, "turn %d: %d hosts, %g of %g", turn, n, time, bound);
     free(weights);
   }
-}
-
-/* Shares of hosts in racks. */
-static void expect_racks(int n, const double *beta, const int32_t *rack, const uint8_t *share) {
-  colli_weights *weights;
-  cr_assert(colli_weights_make(beta, n, rack, &weights));
-  cr_assert_not_null(weights);
-  cr_expect_arr_eq(weights->beta_ns_per_byte, beta, (size_t)n * sizeof(*beta));
-  cr_expect_eq(weights->share != NULL, share != NULL);
-  for (int i = 0; share && weights->share && i < n; i++)
-    cr_expect_eq(weights->share[i], share[i], "host %d of %d: share %d", i, n, weights->share[i]);
-  free(weights);
 }
 
 Test(weights, of_a_rack) {
