@@ -300,15 +300,18 @@ static double work_cost(const priced *it, const colli_partition *partition) {
   return work / n;
 }
 
-/* The links of hosts in the order of the layout's groups, which are hosts; NULL: they are alike, or
- * out of memory. */
-static double *sort_links(const colli_layout *l, const colli_shape *shape,
-                          const double *link_beta) {
+/* The links of hosts in the order of the layout's groups, which are hosts; *out is NULL if they are
+ * alike. False if out of memory. */
+static bool sort_links(const colli_layout *l, const colli_shape *shape, const double *link_beta,
+                       double **out) {
   const int32_t *host = colli_shape_hosts(shape);
-  double *sorted = link_beta && host ? calloc((size_t)l->ngroups, sizeof(*sorted)) : NULL;
-  for (int rank = 0; sorted && rank < shape->nranks; rank++)
-    sorted[l->of[rank]] = link_beta[host[rank]];
-  return sorted;
+  *out = NULL;
+  if (!link_beta || !host || !shape->share)
+    return true;
+  *out = calloc((size_t)l->ngroups, sizeof(**out));
+  for (int rank = 0; *out && rank < shape->nranks; rank++)
+    (*out)[l->of[rank]] = link_beta[host[rank]];
+  return *out != NULL;
 }
 
 /* The cost as the sum of the parts. `links`: of sort_links(). */
@@ -397,8 +400,9 @@ double colli_hier_cost(const colli_hier *hier, const colli_shape *shape,
     return replayed;
   if (!colli_layout_make(&l, shape))
     return INFINITY;
-  double *links = sort_links(&l, shape, model->link_beta_ns_per_byte);
-  double cost = sum_parts(hier, shape, &l, partition, elem_bytes, model, links);
+  double *links, cost = INFINITY;
+  if (sort_links(&l, shape, model->link_beta_ns_per_byte, &links))
+    cost = sum_parts(hier, shape, &l, partition, elem_bytes, model, links);
   free(links);
   colli_layout_free(&l);
   return cost;

@@ -1,9 +1,9 @@
 /*
  * owners.c: all-reduce among one rank of each host, by owners of shares.
  *
- * Shares are dealt out one by one: the next one gets the rank that has the least for its weight in
- * colli_shape.share (the method of d'Hondt). So every rack has as many, whatever its hosts are. A
- * rank sends each chunk that it does not own to its owner, and each that it owns to all others of
+ * Shares are dealt out one by one: the next one goes to the rank that has the least for its weight
+ * in colli_shape.share (the method of d'Hondt). So every rack has as many, whatever its hosts are.
+ * A rank sends each chunk that it does not own to its owner, and each that it owns to all others of
  * its rack: N (1 + w (m - 2)) bytes out, and as many in, for N bytes, m ranks and a part w of the
  * shares. With racks it also combines what it owns with the owners in other racks.
  *
@@ -19,7 +19,7 @@
 #include "libcoll/algo/hier_part.h"
 
 #define FINE        16  /* shares for each that is gathered ahead, */
-#define SHARES_MOST 128 /* but about so many at most */
+#define SHARES_MOST 128 /* but not more in all, unless the weights need them */
 
 /* Who owns what. */
 typedef struct deal {
@@ -46,37 +46,43 @@ typedef struct crew {
   int owners, sum;
 } crew;
 
-static crew crew_of(const deal *d, const colli_shape *shape, int rack) {
-  crew all = {0, 0};
-  for (int rank = 0; rank < shape->nranks; rank++)
-    if (rack_of(d, rank) == rack) {
-      all.owners += weight_of(shape, rank) > 0;
-      all.sum += weight_of(shape, rank);
-    }
-  return all.sum > 0 ? all : (crew){1, 1};
+/* Adds up the weights of each rack; NULL: out of memory. */
+static crew *count_crews(const deal *d, const colli_shape *shape) {
+  crew *all = calloc((size_t)d->racks, sizeof(*all));
+  for (int rank = 0; all && rank < shape->nranks; rank++) {
+    all[rack_of(d, rank)].owners += weight_of(shape, rank) > 0;
+    all[rack_of(d, rank)].sum += weight_of(shape, rank);
+  }
+  for (int rack = 0; all && rack < d->racks; rack++)
+    if (all[rack].sum == 0)
+      all[rack] = (crew){1, 1};
+  return all;
 }
 
 /*
  * Sets the number of shares: the sum of the largest rack's weights, if all others' divide it: then
  * nobody gets more than its weight says; else twice as many, so that it is not much more. `fine`:
- * so many times that, and each is a window; as many are gathered ahead as there are owners.
+ * so many that there are FINE for each that is gathered ahead, and each is a window of its own; as
+ * many are gathered ahead as there are owners. False if out of memory.
  */
-static void count_shares(deal *d, const colli_shape *shape, bool fine) {
+static bool count_shares(deal *d, const colli_shape *shape, bool fine) {
   bool even = true;
-  int owners = 1;
-  d->shares = 1;
-  for (int rack = 0; rack < d->racks; rack++) {
-    const crew all = crew_of(d, shape, rack);
-    d->shares = all.sum > d->shares ? all.sum : d->shares;
-    owners = all.owners > owners ? all.owners : owners;
+  int owners = 1, most = 1;
+  crew *all = count_crews(d, shape);
+  for (int rack = 0; all && rack < d->racks; rack++) {
+    most = all[rack].sum > most ? all[rack].sum : most;
+    owners = all[rack].owners > owners ? all[rack].owners : owners;
   }
-  for (int rack = 0; rack < d->racks; rack++)
-    even = even && d->shares % crew_of(d, shape, rack).sum == 0;
-  const int once = even ? d->shares : 2 * d->shares;
+  for (int rack = 0; all && rack < d->racks; rack++)
+    even = even && most % all[rack].sum == 0;
+  const int once = even ? most : 2 * most;
   const int wanted = FINE * owners < SHARES_MOST ? FINE * owners : SHARES_MOST;
   d->shares = fine ? (wanted + once - 1) / once * once : once;
   d->window = fine ? 1 : once;
   d->ahead = fine ? owners : 1;
+  const bool made = all != NULL;
+  free(all);
+  return made;
 }
 
 /* Deals out the next share. `best` is memory for each rack. */
@@ -109,9 +115,10 @@ static bool deal_make(deal *d, const colli_shape *shape, bool fine) {
   if (d->racked && !colli_layout_make(&d->l, &plain))
     return false;
   d->racks = d->racked ? d->l.ngroups : 1;
-  count_shares(d, shape, fine);
+  const bool counted = count_shares(d, shape, fine);
   const size_t all = (size_t)d->racks * (size_t)d->shares;
-  d->owner = calloc(all + (size_t)d->racks + (size_t)shape->nranks, sizeof(*d->owner));
+  if (counted)
+    d->owner = calloc(all + (size_t)d->racks + (size_t)shape->nranks, sizeof(*d->owner));
   if (d->owner) {
     int *best = d->owner + all;
     d->owned = best + d->racks;
@@ -274,7 +281,7 @@ static void spread_window(const owner *o, int window) {
 
 /* Adds all steps of a rank, window by window, of which some are gathered ahead, so that links are
  * used in both ways. All ranks do all of this in the same order, and receive in each part what is
- * sent in it; so who is furthest behind never waits for others. */
+ * sent in it; so who is furthest behind waits for nobody who is further. */
 static coll_status add_steps(owner *o) {
   const int windows = o->d.shares / o->d.window;
   coll_status status = COLL_OK;
@@ -394,12 +401,13 @@ static double cost_across(deal *d, const colli_shape *shape, int most,
     far.inner[level - 1] = model->inner[level];
   among.coll = COLLI_ALLREDUCE;
   cut.nchunks = colli_part_own(algo, &among);
+  const size_t whole = cut.region * (size_t)cut.nchunks;
+  cut.count = cut.count < whole ? cut.count : whole;
   return most * algo->cost(&among, &cut, elem_bytes, &far);
 }
 
-/* The time of the link that takes longest. If the vector is cut finely, that first only sends and
- * at last only receives what is gathered ahead; else each share that a rank owns has its latency.
- */
+/* The time of the link that takes longest; each share that a rank owns has its latency. If the
+ * vector is cut finely, a replay tells more, and this is asked only if memory has run out. */
 static double cost(const colli_shape *shape, bool fine, const colli_partition *partition,
                    size_t elem_bytes, const colli_model *model) {
   priced p;
@@ -417,9 +425,7 @@ static double cost(const colli_shape *shape, bool fine, const colli_partition *p
     received += count_moved(&p, rank, n) / n;
     most = fmax(most, p.d.owned[rank]);
   }
-  const double ahead = (double)(p.d.shares + p.d.ahead) / p.d.shares;
-  const double pass =
-      p.t.filled * longest * (fine ? ahead : 1) + 2 * (fine ? p.d.shares : most) * p.near.alpha_ns;
+  const double pass = p.t.filled * longest + 2 * most * p.near.alpha_ns;
   const double across = cost_across(&p.d, shape, (int)most, partition, elem_bytes, model);
   const colli_work work = {.steps = 2 * p.t.filled * received,
                            .received = p.t.filled * received,

@@ -72,7 +72,7 @@ typedef struct colli_plans {
   int ninner;     /* as in colli_shape */
   int32_t *inner[COLLI_INNER_LEVELS]; /* freed with the rest */
   int names[COLLI_INNER_LEVELS + 1];  /* as in colli_locality */
-  struct colli_weights *weights;      /* of the groups, or NULL; freed with the rest */
+  struct colli_weights *weights;      /* of the hosts, or NULL; freed with the rest */
   colli_chooser chooser;
   colli_plan *bucket[COLLI_PLAN_BUCKETS];
   colli_plan *plan; /* COLLI_PLANS entries, from the first call on: many communicators make none */

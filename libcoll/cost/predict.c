@@ -164,12 +164,12 @@ static double cross_links(replay *r, int from, int to, double bytes, double begi
   const double beta = r->links ? colli_host_links_beta(r->model, shape, from, to) : 0;
   if (beta <= 0)
     return begins;
-  const double level = each ? colli_host_links_level(r->model, shape, from, to) : beta;
+  const double least = each ? colli_host_links_level(r->model, shape, from, to) : beta;
   host_link *out = &r->links[host[from]], *in = &r->links[host[to]];
   begins = fmax(begins, out->out);
-  out->out = begins + gap + bytes * (each ? fmax(level, each[host[from]]) : level);
+  out->out = begins + gap + bytes * (each ? fmax(least, each[host[from]]) : least);
   in->in = fmax(out->out,
-                fmax(begins, in->in) + gap + bytes * (each ? fmax(level, each[host[to]]) : level));
+                fmax(begins, in->in) + gap + bytes * (each ? fmax(least, each[host[to]]) : least));
   return in->in;
 }
 

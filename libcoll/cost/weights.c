@@ -1,10 +1,11 @@
 /*
  * weights.c: finds the shares with which the slowest link is done first.
  *
- * Host i with part w_i of the shares of its rack sends and receives 1 + w_i (m - 2 + c) times the
- * vector. If all links of a rack end at time T, then w_i = (T / beta_i - 1) / (m - 2 + c), and
- * these sum up to 1. A host for which that is negative has no share, and T is found among the
- * others. The shares are then rounded to few chunks.
+ * Host i with part w_i of the shares of its rack of m hosts sends and receives 1 + w_i (m - 2 + c)
+ * times the vector, where c is how often it sends its part to other racks. If all links of a rack
+ * end at time T, then w_i = (T / beta_i - 1) / (m - 2 + c), and these sum up to 1. A host for which
+ * that is negative has no share, and T is found among the others. The shares are then rounded to
+ * few chunks.
  */
 #include "libcoll/cost/weights.h"
 
@@ -16,12 +17,11 @@
 #define GAIN   0.95 /* of the time with equal shares: as much must be gained */
 #define CHUNKS 8    /* of the host with the largest share, at most */
 #define FINER  0.97 /* of the time with larger chunks: as much must smaller ones gain */
-#define ACROSS 2    /* times that a part is sent to other racks, at most */
 
 /* Hosts with links, those of one rack behind those of another. */
 typedef struct network {
   int nhosts, racks;
-  double across;          /* how often a part is sent to other racks */
+  double across;          /* how often a part is sent to other racks, by doubling */
   int *first;             /* [rack] of its hosts here; one more is the end */
   int *host;              /* [place] */
   double *beta;           /* [place] */
@@ -44,7 +44,8 @@ static bool network_make(network *net, const double *beta, int nhosts, const int
   const size_t n = (size_t)nhosts;
   *net = (network){.nhosts = nhosts, .racks = count_racks(rack, nhosts)};
   const size_t racks = (size_t)net->racks;
-  net->across = fmin(ACROSS, log2(net->racks));
+  for (int reached = 1; reached < net->racks; reached *= 2)
+    net->across++;
   net->beta = calloc(1, n * sizeof(double) + (n + racks + 1) * sizeof(int) + 2 * n);
   if (!net->beta)
     return false;
@@ -79,7 +80,7 @@ static double common_end(const double *beta, int n, double across) {
     slowest = fmax(slowest, beta[i]);
     fastest = fmin(fastest, beta[i]);
   }
-  double low = fastest, high = 3 * slowest; /* as the sum of the shares grows with T */
+  double low = fastest, high = (2 + across) * slowest; /* as the sum of the shares grows with T */
   for (int step = 0; step < 60; step++) {
     double end = (low + high) / 2, sum = 0;
     for (int i = 0; i < n; i++)
@@ -101,13 +102,26 @@ double colli_weights_time(const double *beta, const uint8_t *share, int n, doubl
   return longest;
 }
 
+/* Divides the shares of a rack by what they have in common. */
+static void shorten(int n, uint8_t *share) {
+  int common = 0;
+  for (int i = 0; i < n; i++)
+    for (int a = share[i], rest; a > 0; a = rest) {
+      rest = common % a;
+      common = a;
+    }
+  for (int i = 0; i < n; i++)
+    share[i] = (uint8_t)(share[i] / common);
+}
+
 /* Rounds the shares of links that end at T, so that the largest has `chunks`. */
 static void round_shares(const double *beta, int n, double end, int chunks, uint8_t *share) {
   double most = 0;
   for (int i = 0; i < n; i++)
     most = fmax(most, end / beta[i] - 1);
   for (int i = 0; i < n; i++)
-    share[i] = most > 0 ? (uint8_t)(chunks * fmax(0, end / beta[i] - 1) / most + 0.5) : 1;
+    share[i] = n > 1 ? (uint8_t)(chunks * fmax(0, end / beta[i] - 1) / most + 0.5) : 1;
+  shorten(n, share);
 }
 
 /* What a vector takes on all links; chunks not 0: with shares of so many, which become `tried`. */

@@ -138,8 +138,12 @@ static void tell_shares(const coll_comm *comm) {
   if (comm->rank != 0 || comm->uid != 0 || !weights || !weights->share)
     return;
   for (int host = 0; host < weights->nhosts; host++) {
-    size_t used = strlen(list);
-    snprintf(list + used, sizeof(list) - used, " %d", weights->share[host]);
+    const size_t used = strlen(list), left = sizeof(list) - used;
+    if (left < sizeof(" 255 ...")) {
+      snprintf(list + used, left, " ...");
+      break;
+    }
+    snprintf(list + used, left, " %d", weights->share[host]);
   }
   colli_log_write(&comm->log, COLLI_LOG_INFO,
                   "shares of hosts in all-reduces:%s (of long vectors, because their links are not "

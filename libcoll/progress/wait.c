@@ -105,13 +105,14 @@ static void sleep_for_doorbell(coll_comm *comm, uint64_t until_ns) {
 
 /* A call begins to wait. */
 void colli_comm_wait_begin(coll_comm *comm) {
+  comm->watch.now_ns = 0;
+  /* Where short calls follow each other, perhaps none polls often enough to look at the transports.
+   */
+  if (++comm->watch.waits % WAITS_PER_WATCH == 0)
+    colli_comm_watch(comm);
   comm->watch.idle = 0;
   comm->watch.idle_since_ns = 0;
   comm->watch.yielded_ns = 0;
-  comm->watch.now_ns = 0;
-  /* Where short calls follow each other, none may poll so often that it looks at the transports. */
-  if (++comm->watch.waits % WAITS_PER_WATCH == 0)
-    colli_comm_watch(comm);
 }
 
 /*

@@ -4,7 +4,8 @@
 
 #include "libcoll/comm/comm.h"
 
-/* A call begins to wait: resets the counts of the rank's last wait. */
+/* A call begins to wait: resets the counts of the rank's last wait. Now and then it looks at the
+ * transports. */
 void colli_comm_wait_begin(coll_comm *comm);
 
 /* Polls once; if nothing moved, spins, hands over the core, or sleeps, at most until `until_ns` (0:

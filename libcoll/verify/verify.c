@@ -32,8 +32,13 @@ static bool same_shape(const colli_shape *a, const colli_shape *b) {
   for (int level = 0; level < a->ninner; level++)
     if (memcmp(a->inner[level], b->inner[level], bytes) != 0)
       return false;
-  return a->share && b->share ? memcmp(a->share, b->share, (size_t)a->ngroups) == 0
-                              : a->share == b->share;
+  if (!a->share || !b->share)
+    return a->share == b->share;
+  const int32_t *host = colli_shape_hosts(a);
+  for (int rank = 0; rank < a->nranks; rank++)
+    if (a->share[host[rank]] != b->share[host[rank]])
+      return false;
+  return true;
 }
 
 /* Checks one rank's schedule by itself. */

@@ -16,7 +16,7 @@ static int count(coll_endpoint *endpoint) {
   return look(endpoint);
 }
 
-/* Calls begin to wait, and none polls. (What calls do that wait for nothing is not changed.) */
+/* Calls begin to wait, and none polls. */
 static int wait_shortly(coll_comm *comm, int rank, int nranks, void *arg) {
   (void)nranks;
   (void)arg;

@@ -4,8 +4,8 @@
  * On an uncongested network (a core for each rank, as many slots as anybody wants), where every
  * chunk is one message and holds something, they agree to 1 %. Where chunks take several messages
  * and passes, or ranks are in groups, formulas simplify, and may be off by a quarter; by a factor
- * of two where few elements leave chunks empty or groups differ in size; and of three in lanes
- * among many ranks in such groups.
+ * of two where few elements leave chunks empty or groups differ in size; of three in lanes
+ * among many ranks in such groups; and of nearly four where hosts in racks have weights.
  */
 #include <criterion/criterion.h>
 #include <math.h>

@@ -95,6 +95,41 @@ Test(weights, of_a_rack) {
   expect_racks(2 * COLLI_WEIGHTED_HOSTS + 1, beta, rack, NULL);
 }
 
+/* Of random racks: some host of each has a share, equal links have equal ones, and no rack takes
+ * longer than the slowest one with equal shares. */
+Test(weights, of_random_racks) {
+  colli_prng random = {22};
+  for (int turn = 0; turn < 500; turn++) {
+    enum { MOST = 48 };
+    double beta[MOST], equal = 0, time = 0;
+    int32_t rack[MOST];
+    const int racks = 2 + (int)colli_prng_below(&random, 5), n = 8 * racks;
+    int across = 0;
+    for (int reached = 1; reached < racks; reached *= 2)
+      across++;
+    for (int i = 0; i < n; i++) {
+      beta[i] = pow(10, (double)colli_prng_below(&random, 8) / 4);
+      rack[i] = i / 8;
+    }
+    colli_weights *weights;
+    cr_assert(colli_weights_make(beta, n, rack, &weights));
+    for (int r = 0; r < racks; r++)
+      equal = fmax(equal, colli_weights_time(beta + 8 * r, NULL, 8, across));
+    for (int r = 0; weights && weights->share && r < racks; r++) {
+      const uint8_t *share = weights->share + 8 * r;
+      int sum = 0;
+      for (int i = 0; i < 8; i++)
+        sum += share[i];
+      cr_assert_gt(sum, 0, "turn %d", turn);
+      for (int i = 1; i < 8; i++)
+        cr_assert(beta[8 * r + i] != beta[8 * r] || share[i] == share[0], "turn %d", turn);
+      time = fmax(time, colli_weights_time(beta + 8 * r, share, 8, across));
+    }
+    cr_assert_leq(time, equal, "turn %d", turn);
+    free(weights);
+  }
+}
+
 Test(weights, copy) {
   colli_weights *weights;
   cr_assert(colli_weights_make((double[]){8, 8, 8, 80}, 4, NULL, &weights));

@@ -3,12 +3,12 @@
  * equally fast (hier.h), by owners, each of which combines a share of the vector that suits its
  * link.
  *
- * Group i owns s_i of the S = sum of s chunks. It sends each chunk that it does not own to its
- * owner, and each that it owns to all others: N (1 + s_i/S (n - 2)) bytes out, and as many in, for
- * N bytes and n groups. With equal shares these are the ring's 2 (n-1)/n N. A group whose link is
- * slow has a small share or none. Without one it is a leaf, through whose link the vector passes
- * once each way, which is the least possible: all others need its contribution, and it needs the
- * result. cost/weights.h finds the shares. Inside groups: hier.h.
+ * Group i owns s_i of the S = sum of s chunks, or a multiple. It sends each chunk that it does not
+ * own to its owner, and each that it owns to all others: N (1 + s_i/S (n - 2)) bytes out, and as
+ * many in, for N bytes and n groups. With equal shares these are the ring's 2 (n-1)/n N. A group
+ * whose link is slow has a small share or none. Without one it is a leaf, through whose link the
+ * vector passes once each way, which is the least possible: all others need its contribution, and
+ * it needs the result. cost/weights.h finds the shares. Inside groups: hier.h.
  *
  * Where hosts are in racks, each rack does this by itself, but the owners of a chunk in all racks
  * combine it before its result goes to their racks (owners.c): N (1 + s_i/S (m - 2 + c)) for m
@@ -80,7 +80,7 @@ const colli_algo colli_allreduce_hier_weighted_fine = {
     .orders = COLLI_GIVES_ANY,
     .exchanges = true,
     .groups = true,
-    .ranks_max = 64, /* as a replay tells what it takes, and no formula does */
+    .ranks_max = 64, /* as a replay tells what it takes, and a formula does not */
     .weighted = true,
     .nchunks = fine_nchunks,
     .emit = fine_emit,

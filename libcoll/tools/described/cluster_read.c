@@ -13,6 +13,7 @@
 #define MAGIC       "libcoll cluster 1\n"
 #define LINE_BYTES  1024
 #define MOST        1e15 /* of a number */
+#define LEAST_LINK  1e-9 /* ns a byte */
 #define LEAST_SHARE 1e-6
 
 /* What is read, and where. */
@@ -156,7 +157,7 @@ static coll_status read_levels(reader *r, cluster *c) {
   for (int i = 0; i < c->nlinks && status == COLL_OK; i++) {
     status = next_line(r, "link");
     if (status == COLL_OK &&
-        (!take(r, 0, MOST, &c->link_ns_per_byte[i]) || !(c->link_ns_per_byte[i] > 0)))
+        (!take(r, 0, MOST, &c->link_ns_per_byte[i]) || !(c->link_ns_per_byte[i] >= LEAST_LINK)))
       status = refuse(r, "not the ns a byte of a link");
   }
   return status;
