@@ -451,6 +451,7 @@ static double cost(const colli_shape *shape, bool fine, const colli_partition *p
       .name = #which,                                                                              \
       .coll = COLLI_ALLREDUCE,                                                                     \
       .orders = COLLI_GIVES_ANY,                                                                   \
+      .groups = true, /* which its formula knows */                                                \
       .nchunks = which##_nchunks,                                                                  \
       .emit = which##_emit,                                                                        \
       .cost = which##_cost,                                                                        \
