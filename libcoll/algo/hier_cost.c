@@ -65,8 +65,7 @@ static double part_cost(const colli_algo *algo, colli_shape among, int chunks,
   return algo->cost(&shape, &cut, elem_bytes, model);
 }
 
-/* The model of links inside the innermost groups. */
-static colli_model near_model(const colli_model *model, const colli_shape *shape) {
+colli_model colli_hier_near_model(const colli_model *model, const colli_shape *shape) {
   colli_model near = *model;
   const colli_pair_cost usual = {model->near_alpha_ns, model->near_beta_ns_per_byte};
   const bool inner = shape->ninner && model->inner[0].beta_ns_per_byte > 0;
@@ -82,8 +81,7 @@ static colli_model near_model(const colli_model *model, const colli_shape *shape
   return near;
 }
 
-/* The model of links between them, where there may be further levels. */
-static colli_model far_model(const colli_model *model, const colli_shape *shape) {
+colli_model colli_hier_far_model(const colli_model *model, const colli_shape *shape) {
   colli_model far = *model;
   far.host_step_ns = 0; /* no two of them are on one host */
   for (int level = 1; level < shape->ninner; level++)
@@ -329,8 +327,8 @@ static double sum_parts(const colli_hier *hier, const colli_shape *shape, colli_
                .l = l,
                .among = colli_layout_across(l, shape, l->leader),
                .elem_bytes = elem_bytes,
-               .near = near_model(model, shape),
-               .far = far_model(&busy, shape)};
+               .near = colli_hier_near_model(model, shape),
+               .far = colli_hier_far_model(&busy, shape)};
   it.far.core_share = it.near.core_share = 1;
   it.far.link_beta_ns_per_byte = links;
   it.across = colli_hier_across(it.hier, &it.among);

@@ -70,4 +70,9 @@ static inline int colli_hier_lanes(const colli_hier *hier) {
   return hier->lanes ? hier->lanes : 1;
 }
 
+/* The model of links inside the innermost groups, and of those between them, where there may be
+ * further levels (hier_cost.c). */
+colli_model colli_hier_near_model(const colli_model *model, const colli_shape *shape);
+colli_model colli_hier_far_model(const colli_model *model, const colli_shape *shape);
+
 #endif

@@ -18,7 +18,7 @@
 #include "libcoll/algo/hier_layout.h"
 #include "libcoll/algo/hier_part.h"
 
-#define FINE        16  /* shares for each that is gathered ahead, */
+#define FINE        16  /* shares for each that is reduced ahead, */
 #define SHARES_MOST 128 /* but not more in all, unless the weights need them */
 
 /* Who owns what. */
@@ -26,8 +26,8 @@ typedef struct deal {
   colli_layout l; /* of racks */
   bool racked;    /* else all ranks are in one rack, and there is no layout */
   int racks, shares;
-  int window; /* shares that are gathered, and spread, at once */
-  int ahead;  /* windows that are gathered before the first is spread */
+  int window; /* shares that are reduced, and broadcast, at once */
+  int ahead;  /* windows that are reduced before the first is broadcast */
   int *owner; /* [rack][share] */
   int *owned; /* [rank] how many shares it has */
 } deal;
@@ -42,33 +42,33 @@ static int weight_of(const colli_shape *shape, int rank) {
 }
 
 /* How many ranks of a rack can own anything, and the sum of their weights. */
-typedef struct crew {
+typedef struct rack_sum {
   int owners, sum;
-} crew;
+} rack_sum;
 
 /* Adds up the weights of each rack; NULL: out of memory. */
-static crew *count_crews(const deal *d, const colli_shape *shape) {
-  crew *all = calloc((size_t)d->racks, sizeof(*all));
+static rack_sum *sum_racks(const deal *d, const colli_shape *shape) {
+  rack_sum *all = calloc((size_t)d->racks, sizeof(*all));
   for (int rank = 0; all && rank < shape->nranks; rank++) {
     all[rack_of(d, rank)].owners += weight_of(shape, rank) > 0;
     all[rack_of(d, rank)].sum += weight_of(shape, rank);
   }
   for (int rack = 0; all && rack < d->racks; rack++)
     if (all[rack].sum == 0)
-      all[rack] = (crew){1, 1};
+      all[rack] = (rack_sum){1, 1};
   return all;
 }
 
 /*
  * Sets the number of shares: the sum of the largest rack's weights, if all others' divide it: then
  * nobody gets more than its weight says; else twice as many, so that it is not much more. `fine`:
- * so many that there are FINE for each that is gathered ahead, and each is a window of its own; as
- * many are gathered ahead as there are owners. False if out of memory.
+ * so many that there are FINE for each that is reduced ahead, and each is a window of its own; as
+ * many are reduced ahead as there are owners. False if out of memory.
  */
 static bool count_shares(deal *d, const colli_shape *shape, bool fine) {
   bool even = true;
   int owners = 1, most = 1;
-  crew *all = count_crews(d, shape);
+  rack_sum *all = sum_racks(d, shape);
   for (int rack = 0; all && rack < d->racks; rack++) {
     most = all[rack].sum > most ? all[rack].sum : most;
     owners = all[rack].owners > owners ? all[rack].owners : owners;
@@ -224,9 +224,9 @@ static int count_turns(const owner *o, int window) {
   return turns;
 }
 
-/* The shares of a window are combined in the rack. One chunk of credit is enough: for each turn and
+/* Reduces the shares of a window in the rack. One chunk of credit is enough: for each turn and
  * piece a rank sends all its contributions before it waits. */
-static void gather_window(const owner *o, int window) {
+static void reduce_window(const owner *o, int window) {
   const int turns = count_turns(o, window);
   for (int turn = 0; turn < turns; turn++)
     for (int piece = 0; piece < o->each; piece++) {
@@ -262,8 +262,8 @@ static coll_status cross_racks(owner *o, int window) {
   return status;
 }
 
-/* The results of a window go to all of the rack. */
-static void spread_window(const owner *o, int window) {
+/* Broadcasts the results of a window in the rack. */
+static void broadcast_window(const owner *o, int window) {
   const int turns = count_turns(o, window);
   for (int turn = 0; turn < turns; turn++)
     for (int piece = 0; piece < o->each; piece++) {
@@ -279,7 +279,7 @@ static void spread_window(const owner *o, int window) {
     }
 }
 
-/* Adds all steps of a rank, window by window, of which some are gathered ahead, so that links are
+/* Adds all steps of a rank, window by window, of which some are reduced ahead, so that links are
  * used in both ways. All ranks do all of this in the same order, and receive in each part what is
  * sent in it; so who is furthest behind waits for nobody who is further. */
 static coll_status add_steps(owner *o) {
@@ -288,10 +288,10 @@ static coll_status add_steps(owner *o) {
   for (int window = 0; window < windows + o->d.ahead && status == COLL_OK; window++) {
     if (window >= o->d.ahead) {
       status = cross_racks(o, window - o->d.ahead);
-      spread_window(o, window - o->d.ahead);
+      broadcast_window(o, window - o->d.ahead);
     }
     if (window < windows)
-      gather_window(o, window);
+      reduce_window(o, window);
   }
   return status;
 }
@@ -336,22 +336,11 @@ static coll_status emit(const colli_shape *shape, bool fine, colli_sched **sched
 typedef struct priced {
   deal d;
   colli_terms t;
-  colli_pair_cost near; /* in a rack */
-  const double *links;  /* beta of each rank's; NULL: alike */
-  double slowest;       /* of those */
-  int each;             /* chunks of a share */
+  colli_model near;    /* in a rack */
+  const double *links; /* beta of each rank's; NULL: alike */
+  double slowest;      /* of those */
+  int each;            /* chunks of a share */
 } priced;
-
-/* What a message costs in a rack. */
-static colli_pair_cost cost_inside(const deal *d, const colli_shape *shape,
-                                   const colli_model *model) {
-  const colli_pair_cost near = {model->near_alpha_ns, model->near_beta_ns_per_byte};
-  if (d->racked && shape->ninner > 0 && model->inner[0].beta_ns_per_byte > 0)
-    return model->inner[0];
-  if (d->racked && near.beta_ns_per_byte > 0)
-    return near;
-  return (colli_pair_cost){model->alpha_ns, model->beta_ns_per_byte};
-}
 
 /* The beta of the slowest link; NULL: all are alike. */
 static double slowest_link(const double *betas, int n) {
@@ -395,10 +384,8 @@ static double cost_across(deal *d, const colli_shape *shape, int most,
   colli_shape among = across_of(d, shape, 0);
   const colli_algo *algo = across_algo(&among);
   colli_partition cut = *partition;
-  colli_model far = *model;
+  colli_model far = colli_hier_far_model(model, shape);
   far.link_beta_ns_per_byte = NULL;
-  for (int level = 1; level < shape->ninner; level++)
-    far.inner[level - 1] = model->inner[level];
   among.coll = COLLI_ALLREDUCE;
   cut.nchunks = colli_part_own(algo, &among);
   const size_t whole = cut.region * (size_t)cut.nchunks;
@@ -417,7 +404,7 @@ static double cost(const colli_shape *shape, bool fine, const colli_partition *p
     return INFINITY;
   p.each = chunks_each(&p.d, shape);
   p.t = colli_terms_make(partition, elem_bytes, model);
-  p.near = cost_inside(&p.d, shape, model);
+  p.near = p.d.racked ? colli_hier_near_model(model, shape) : *model;
   p.links = model->link_beta_ns_per_byte;
   p.slowest = slowest_link(p.links, n);
   for (int rank = 0; rank < n; rank++) {

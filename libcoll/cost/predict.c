@@ -156,6 +156,11 @@ static colli_pair_cost link_of(const replay *r, int a, int b) {
   return colli_model_pair(r->model, &r->scheds[0]->shape, a, b);
 }
 
+/* What a byte takes on a host's link (each NULL: they are alike), at least so long. */
+static double link_beta(const double *each, int host, double least) {
+  return each ? fmax(least, each[host]) : least;
+}
+
 /* Sends a message over the links of both hosts, not before `begins`; returns when it is through. */
 static double cross_links(replay *r, int from, int to, double bytes, double begins) {
   const colli_shape *shape = &r->scheds[0]->shape;
@@ -167,9 +172,8 @@ static double cross_links(replay *r, int from, int to, double bytes, double begi
   const double least = each ? colli_host_links_level(r->model, shape, from, to) : beta;
   host_link *out = &r->links[host[from]], *in = &r->links[host[to]];
   begins = fmax(begins, out->out);
-  out->out = begins + gap + bytes * (each ? fmax(least, each[host[from]]) : least);
-  in->in = fmax(out->out,
-                fmax(begins, in->in) + gap + bytes * (each ? fmax(least, each[host[to]]) : least));
+  out->out = begins + gap + bytes * link_beta(each, host[from], least);
+  in->in = fmax(out->out, fmax(begins, in->in) + gap + bytes * link_beta(each, host[to], least));
   return in->in;
 }
 

@@ -35,11 +35,7 @@ static int count_racks(const int32_t *rack, int nhosts) {
   return racks;
 }
 
-static void network_free(network *net) {
-  free(net->beta);
-}
-
-/* Sorts hosts by their racks; false if out of memory. */
+/* Sorts hosts by their racks; false if out of memory. All is in the memory of `beta`. */
 static bool network_make(network *net, const double *beta, int nhosts, const int32_t *rack) {
   const size_t n = (size_t)nhosts;
   *net = (network){.nhosts = nhosts, .racks = count_racks(rack, nhosts)};
@@ -201,7 +197,7 @@ bool colli_weights_make(const double *beta, int nhosts, const int32_t *rack, col
       weights->share[net.host[place]] = net.found[place];
   else
     weights->share = NULL;
-  network_free(&net);
+  free(net.beta);
   *out = weights;
   return true;
 }

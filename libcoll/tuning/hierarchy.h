@@ -22,7 +22,8 @@ coll_status colli_hierarchy_describe(const char *text, colli_rank_info *info, co
  * are hosts before, and the others out->inner; the model has their costs. What no rank knows is
  * assumed: between groups a message takes twice as long as inside, and sites that have been found
  * by measuring are 2 ms from each other, at 1 Gbit/s. A level whose groups are those of a narrower
- * one counts only by what is known of its costs. Errors: MISMATCH (levels that are declared
+ * one counts only by what is known of its costs. Where hosts' links differ, out->weights become
+ * those of hosts in the groups next to them. Errors: MISMATCH (levels that are declared
  * contradict each other), NO_MEMORY.
  */
 coll_status colli_hierarchy_apply(const colli_rank_table *table, colli_locality *out,

@@ -67,7 +67,7 @@ static bool is_expected(const tcp_endpoint *ep, const colli_hello *hello) {
       hello->word > INT_MAX)
     return false;
   const tcp_conn *conn = find_conn(ep, hello->src_rank, (int)hello->word);
-  return !conn || conn->state == TCP_WAITING || tcp_rails_take_more(conn->rail.rails);
+  return !conn || conn->state == TCP_WAITING || tcp_rails_awaits_more(conn->rail.rails);
 }
 
 /* The connection is authenticated: refuses it, parks it, or hands it over. */

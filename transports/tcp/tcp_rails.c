@@ -80,7 +80,7 @@ static int settle(tcp_rails *rails, uint64_t now_ns) {
       waits |= conn->state < TCP_ESTABLISHED;
     }
   }
-  if (!waits && tcp_rails_take_more(rails))
+  if (!waits && tcp_rails_awaits_more(rails))
     moved |= add_socket(rails, NULL); /* the peer may dial again at any time */
   return moved;
 }

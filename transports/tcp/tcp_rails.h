@@ -128,7 +128,7 @@ static inline bool tcp_rail_is_open(const tcp_conn *conn) {
 }
 
 /* Whether a connection (NULL: one without rails) waits, or soon will, for a socket of its peer. */
-static inline bool tcp_rails_take_more(const tcp_rails *rails) {
+static inline bool tcp_rails_awaits_more(const tcp_rails *rails) {
   return rails && !rails->dials && !rails->closing && rails->status == COLL_OK &&
          rails->nsockets < TCP_RAILS_SOCKETS;
 }
