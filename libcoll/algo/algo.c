@@ -59,6 +59,7 @@ const colli_algo *const colli_algos[] = {
     &colli_allreduce_hier_levels,
     &colli_allreduce_hier_levels_split,
     &colli_allreduce_hier_lanes,
+    &colli_allreduce_hier_sites,
     &colli_allreduce_hier_trees,
     &colli_allreduce_hier_weighted,
     &colli_allreduce_hier_weighted_fine,

@@ -123,6 +123,7 @@ extern const colli_algo colli_allreduce_hier;
 extern const colli_algo colli_allreduce_hier_ring;
 extern const colli_algo colli_allreduce_hier_split;
 extern const colli_algo colli_allreduce_hier_lanes;
+extern const colli_algo colli_allreduce_hier_sites;
 extern const colli_algo colli_allreduce_hier_trees;
 extern const colli_algo colli_allreduce_hier_levels;
 extern const colli_algo colli_allreduce_hier_levels_split;

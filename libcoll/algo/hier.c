@@ -35,7 +35,7 @@ int colli_hier_nchunks(const colli_hier *hier, const colli_shape *shape) {
   colli_layout l;
   if (colli_exact(shape->coll))
     return shape->nranks;
-  if (!colli_layout_make(&l, shape))
+  if (!colli_layout_make(&l, shape, hier->widest))
     return 1; /* out of memory; emitting will fail, too */
   hier = colli_hier_fitting(hier, &l);
   int chunks = colli_hier_lanes(hier) * count_chunks(hier, &l, shape);
@@ -104,7 +104,7 @@ static coll_status add_lanes(colli_whole *whole, const colli_hier *hier, const c
 coll_status colli_hier_emit(const colli_hier *hier, const colli_shape *shape, colli_sched **sched) {
   colli_layout l;
   *sched = NULL;
-  if (!colli_layout_make(&l, shape))
+  if (!colli_layout_make(&l, shape, hier->widest))
     return COLL_ERR_NO_MEMORY;
   hier = colli_hier_fitting(hier, &l);
   bool blocks = colli_exact(shape->coll);

@@ -27,7 +27,8 @@
  * be split then. Where groups are in groups, `above` takes the place of `across`; the groups of the
  * whole are then the innermost ones. The part between groups gets what each combines
  * (colli_shape.share). With several lanes, each does all of this on its part of the vector;
- * collectives of blocks have one lane.
+ * collectives of blocks have one lane. If only the widest groups count, ranks of a host are
+ * neighbours inside them.
  */
 typedef struct colli_hier {
   const colli_algo *enter;
@@ -37,8 +38,9 @@ typedef struct colli_hier {
   const struct colli_hier *otherwise; /* for blocks where groups differ in size; NULL: none */
   int lanes;                          /* 0: one */
   bool split;
-  bool trees; /* split all-reduce whose `across`, dbtree, has two lanes up and two down, which
-               * `enter` and `leave` share (colli_shares_trees()); only its price is dbtree's */
+  bool trees;  /* split all-reduce whose `across`, dbtree, has two lanes up and two down, which
+                * `enter` and `leave` share (colli_shares_trees()); only its price is dbtree's */
+  bool widest; /* the groups are the widest ones (sites), whatever is inside these */
 } colli_hier;
 
 int colli_hier_nchunks(const colli_hier *hier, const colli_shape *shape);

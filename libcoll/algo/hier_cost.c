@@ -8,8 +8,9 @@
 #include "libcoll/cost/host_links.h"
 #include "libcoll/cost/predict.h"
 
-#define REPLAY_RANKS  64 /* more take too long */
-#define REPLAY_PASSES 4  /* that many are replayed, and twice as many */
+#define REPLAY_RANKS  64        /* more take too long */
+#define REPLAY_PASSES 4         /* that many are replayed, and twice as many */
+#define SOCKET_BYTES  (2 << 20) /* what a socket to another site has on its way at most, about */
 
 /* Of blocks among groups that differ in size so much that schedules would be large. */
 #define UNSUITABLE_NS 1e30
@@ -25,6 +26,7 @@ typedef struct priced {
   colli_layout *l;
   colli_shape among;        /* the leaders */
   const colli_algo *across; /* the algorithm between them */
+  colli_shape within;       /* the largest group */
   size_t elem_bytes;
   colli_model near, far; /* inside groups, and between them */
 } priced;
@@ -209,7 +211,7 @@ static double two_way_cost(const priced *it, const colli_partition *partition) {
 /* The time of a part inside groups, of two lanes at once: one waits while the other works. */
 static double two_lanes_cost(const priced *it, const colli_algo *algo, int chunks,
                              const colli_partition *partition) {
-  const colli_shape inside = ranks_of(colli_layout_largest(it->l), 0);
+  const colli_shape inside = it->within;
   colli_model busy = scaled_links(&it->near, 0, 2);
   busy.step_ns *= 2;
   busy.gamma_ns_per_byte *= 2;
@@ -232,7 +234,7 @@ static double trees_cost(const priced *it, const colli_partition *partition) {
   const double enter = two_lanes_cost(it, it->hier->enter, shares, &cut);
   const double leave = two_lanes_cost(it, it->hier->leave, shares, &cut);
   const double lane =
-      part_cost(it->hier->enter, ranks_of(most, 0), shares, &cut, it->elem_bytes, &it->near);
+      part_cost(it->hier->enter, it->within, shares, &cut, it->elem_bytes, &it->near);
   const colli_terms t = colli_terms_make(&cut, it->elem_bytes, &it->near);
   const double moved = 2.0 * (most - 1) * shares / most; /* chunks in, and as many out again */
   const double sends = 2 * moved * t.bytes * it->near.beta_ns_per_byte;
@@ -304,12 +306,27 @@ static bool sort_links(const colli_layout *l, const colli_shape *shape, const do
                        double **out) {
   const int32_t *host = colli_shape_hosts(shape);
   *out = NULL;
-  if (!link_beta || !host || !shape->share)
+  if (!link_beta || !host || !shape->share || l->widest)
     return true;
   *out = calloc((size_t)l->ngroups, sizeof(**out));
   for (int rank = 0; *out && rank < shape->nranks; rank++)
     (*out)[l->of[rank]] = link_beta[host[rank]];
   return *out != NULL;
+}
+
+/* The model of links inside the widest groups, where the widest ones inside these are groups. */
+static colli_model inside_widest(const colli_model *model, const colli_shape *shape) {
+  colli_model inside = *model;
+  if (model->near_beta_ns_per_byte > 0) {
+    inside.alpha_ns = model->near_alpha_ns;
+    inside.beta_ns_per_byte = model->near_beta_ns_per_byte;
+  }
+  const colli_pair_cost all = {inside.alpha_ns, inside.beta_ns_per_byte};
+  const colli_pair_cost *inner = shape->ninner ? &model->inner[shape->ninner - 1] : &all;
+  const colli_pair_cost *nearer = inner->beta_ns_per_byte > 0 ? inner : &all;
+  inside.near_alpha_ns = nearer->alpha_ns;
+  inside.near_beta_ns_per_byte = nearer->beta_ns_per_byte;
+  return inside;
 }
 
 /* The cost as the sum of the parts. `links`: of sort_links(). */
@@ -327,7 +344,9 @@ static double sum_parts(const colli_hier *hier, const colli_shape *shape, colli_
                .l = l,
                .among = colli_layout_across(l, shape, l->leader),
                .elem_bytes = elem_bytes,
-               .near = colli_hier_near_model(model, shape),
+               .within = colli_layout_within(l, shape),
+               .near =
+                   l->widest ? inside_widest(model, shape) : colli_hier_near_model(model, shape),
                .far = colli_hier_far_model(&busy, shape)};
   it.far.core_share = it.near.core_share = 1;
   it.far.link_beta_ns_per_byte = links;
@@ -356,6 +375,8 @@ static double replay_passes(colli_sched *const *scheds, int nranks, const colli_
     cut.count = (size_t)((double)whole->count * (double)cut.region / (double)whole->region);
   }
   unsigned slots = 2 * (unsigned)nranks + 8; /* never wait for one, as the formulas assume */
+  if (model->sites)
+    slots += (unsigned)(SOCKET_BYTES / (cut.slice * elem_bytes + 1));
   return colli_predict((const colli_sched *const *)scheds, nranks, &cut, elem_bytes, slots, model);
 }
 
@@ -396,7 +417,7 @@ double colli_hier_cost(const colli_hier *hier, const colli_shape *shape,
       shape->nranks <= REPLAY_RANKS ? replay_all(hier, shape, partition, elem_bytes, model) : -1;
   if (replayed >= 0)
     return replayed;
-  if (!colli_layout_make(&l, shape))
+  if (!colli_layout_make(&l, shape, hier->widest))
     return INFINITY;
   double *links, cost = INFINITY;
   if (sort_links(&l, shape, model->link_beta_ns_per_byte, &links))

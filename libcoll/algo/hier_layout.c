@@ -6,7 +6,7 @@
 
 /* Frees the tables of a layout. */
 void colli_layout_free(colli_layout *l) {
-  free(l->of);
+  free(l->of); /* and what is behind it */
 }
 
 /* Numbers the groups that have ranks, in the order of their first ranks; returns their number. */
@@ -56,31 +56,58 @@ static void sort_groups(colli_layout *l, const colli_shape *shape, int *memory) 
     l->of[rank] = next[l->of[rank]];
 }
 
-/* Fills in the layout of groups; false if out of memory. Without groups, each rank is a group. */
-bool colli_layout_make(colli_layout *l, const colli_shape *shape) {
+/* Sorts the ranks so that those of a host, and of each wider group, follow each other. `memory` has
+ * room for two numbers a rank. */
+static void sort_ranks(colli_layout *l, const colli_shape *shape, int *memory) {
+  const int n = shape->nranks;
+  int *next = memory, *begin = memory + n;
+  for (int level = 0; level < shape->ninner; level++) { /* sort by the widest level last */
+    memset(begin, 0, (size_t)n * sizeof(*begin));
+    for (int rank = 0; rank < n; rank++)
+      begin[shape->inner[level][rank]]++;
+    for (int i = 0, before = 0; i < n; i++) {
+      const int count = begin[i];
+      begin[i] = before;
+      before += count;
+    }
+    for (int i = 0; i < n; i++)
+      next[begin[shape->inner[level][l->order[i]]]++] = l->order[i];
+    memcpy(l->order, next, (size_t)n * sizeof(*next));
+  }
+}
+
+/* Numbers and sorts the groups, if there are several. `memory`: of sort_groups(). */
+static void find_groups(colli_layout *l, const colli_shape *shape, int *memory) {
+  if (shape->ngroups > 1 && shape->group)
+    l->ngroups = number_groups(l, shape, l->widest ? shape->group : colli_shape_hosts(shape));
+  if (l->ngroups > 1 && shape->ninner)
+    (l->widest ? sort_ranks : sort_groups)(l, shape, memory);
+  for (int rank = 0; rank < shape->nranks && l->ngroups <= 1; rank++)
+    l->of[rank] = rank;
+  l->ngroups = l->ngroups > 1 ? l->ngroups : shape->nranks;
+}
+
+bool colli_layout_make(colli_layout *l, const colli_shape *shape, bool widest) {
   const size_t n = (size_t)shape->nranks, levels = (size_t)shape->ninner;
-  *l = (colli_layout){.equal = true};
-  l->of = calloc(n, (6 + levels + (levels ? 4 : 0)) * sizeof(int) + 1);
+  *l = (colli_layout){.equal = true, .widest = widest};
+  l->of = calloc(n, (7 + levels + (levels ? 4 : 0)) * sizeof(int) + 1);
   if (!l->of)
     return false;
   l->size = l->of + n;
   l->leader = l->size + n;
   l->peers = l->leader + n;
-  l->inside = l->peers + n; /* and the numbers of number_groups() */
+  l->order = l->peers + n;
+  l->inside = l->order + n; /* and the numbers of number_groups() */
   l->above = l->inside + 2 * n;
-  if (shape->ngroups > 1 && shape->group) {
-    int *memory = l->above + levels * n;
-    l->share = shape->share ? (uint8_t *)(memory + (levels ? 4 * n : 0)) : NULL;
-    l->ngroups = number_groups(l, shape, colli_shape_hosts(shape));
-    if (levels)
-      sort_groups(l, shape, memory);
-  }
-  for (int rank = 0; rank < shape->nranks && l->ngroups <= 1; rank++)
-    l->of[rank] = rank;
-  l->ngroups = l->ngroups > 1 ? l->ngroups : shape->nranks;
+  int *memory = l->above + levels * n;
+  if (shape->share && shape->ngroups > 1 && shape->group && !widest)
+    l->share = (uint8_t *)(memory + (levels ? 4 * n : 0));
+  for (int rank = 0; rank < shape->nranks; rank++)
+    l->order[rank] = rank;
+  find_groups(l, shape, memory);
   l->group = l->of[shape->rank];
-  for (int rank = 0; rank < shape->nranks; rank++) {
-    int group = l->of[rank];
+  for (int i = 0; i < shape->nranks; i++) {
+    const int rank = l->order[i], group = l->of[rank];
     if (rank == shape->rank)
       l->position = l->size[group];
     if (l->size[group] == 0 || rank == shape->root)
@@ -99,8 +126,8 @@ void colli_layout_find_peers(colli_layout *l, int nranks, int share, bool mirror
   int *seen = l->leader; /* symmetric parts need no leader */
   for (int group = 0; group < l->ngroups; group++)
     seen[group] = 0;
-  for (int rank = 0; rank < nranks; rank++) {
-    int group = l->of[rank];
+  for (int i = 0; i < nranks; i++) {
+    const int rank = l->order[i], group = l->of[rank];
     if (seen[group]++ == colli_layout_owning(l->size[group], share, mirrored))
       l->peers[group] = rank;
   }
@@ -109,7 +136,7 @@ void colli_layout_find_peers(colli_layout *l, int nranks, int share, bool mirror
 colli_shape colli_layout_across(colli_layout *l, const colli_shape *shape, const int *members) {
   colli_shape out = {
       .nranks = l->ngroups, .rank = l->group, .root = l->of[shape->root], .share = l->share};
-  if (!shape->ninner)
+  if (!shape->ninner || l->widest)
     return out;
   for (int level = 1; level <= shape->ninner; level++) {
     const bool top = level == shape->ninner;
@@ -123,5 +150,30 @@ colli_shape colli_layout_across(colli_layout *l, const colli_shape *shape, const
       out.inner[out.ninner++] = to;
   }
   out.ngroups = shape->ngroups;
+  return out;
+}
+
+colli_shape colli_layout_within(colli_layout *l, const colli_shape *shape) {
+  int largest = 0;
+  for (int group = 1; group < l->ngroups; group++)
+    largest = l->size[group] > l->size[largest] ? group : largest;
+  colli_shape out = {.nranks = l->size[largest]};
+  for (int level = 0; l->widest && level < shape->ninner; level++) {
+    int32_t *to = l->above + (size_t)level * (size_t)shape->nranks;
+    int last = -1, count = 0, found = 0; /* members of a group follow each other */
+    for (int i = 0; i < shape->nranks; i++) {
+      const int rank = l->order[i], it = shape->inner[level][rank];
+      if (l->of[rank] != largest)
+        continue;
+      found += it != last;
+      last = it;
+      to[count++] = found - 1;
+    }
+    out.ngroups = found; /* in the end of the widest level */
+    out.group = to;
+    out.ninner = level;
+    if (level + 1 < shape->ninner)
+      out.inner[level] = to;
+  }
   return out;
 }

@@ -5,28 +5,37 @@
 
 #include "libcoll/algo/hier.h"
 
-/* Who is where, at the innermost level of a shape's groups. */
+/* Who is where, at the innermost or widest level of a shape's groups. */
 typedef struct colli_layout {
   int ngroups;
   int group;      /* the rank's own one */
   int position;   /* of the rank in it */
   bool equal;     /* all groups are of one size */
+  bool widest;    /* groups are the widest */
+  int *order;     /* all ranks, by rising positions */
   int *of;        /* [rank] its group */
   int *size;      /* [group] */
   int *leader;    /* [group] rank */
   int *inside;    /* [position] ranks of the own group */
   int *peers;     /* [group] who owns a share, once colli_layout_find_peers() was called */
-  int32_t *above; /* [level][group] the groups of the groups */
+  int32_t *above; /* [level][group] the groups of the groups; or of the widest groups' ranks:
+                   * [level][position] */
   uint8_t *share; /* [group], in this order of groups; NULL: none */
 } colli_layout;
 
-/* Fills in the layout of groups; false if out of memory. Without groups, each rank is a group. */
-bool colli_layout_make(colli_layout *l, const colli_shape *shape);
+/* Fills in the layout of groups; false if out of memory. Without groups, each rank is a group.
+ * Positions follow the numbers of ranks, but in the widest groups ranks of a host are neighbours.
+ */
+bool colli_layout_make(colli_layout *l, const colli_shape *shape, bool widest);
 void colli_layout_free(colli_layout *l);
 
 /* The shape of a part that runs among one rank of each group (`members`: leaders or peers),
  * which has the levels above that of the layout. Uses the layout's memory. */
 colli_shape colli_layout_across(colli_layout *l, const colli_shape *shape, const int *members);
+
+/* The shape of a part that runs inside the largest group, as its first rank sees it. Its ranks are
+ * hosts and groups of these, if the groups are the widest ones. Uses the layout's memory. */
+colli_shape colli_layout_within(colli_layout *l, const colli_shape *shape);
 
 /* The position of a share's owner in a group of this size (hier_shares.h). Mirrored: shares are
  * dealt out from the last position on; those who own more than others then own fewer without. */

@@ -112,7 +112,7 @@ static bool deal_make(deal *d, const colli_shape *shape, bool fine) {
   colli_shape plain = *shape;
   plain.share = NULL; /* the layout's would be of racks */
   *d = (deal){.racked = shape->ngroups > 1, .racks = 1};
-  if (d->racked && !colli_layout_make(&d->l, &plain))
+  if (d->racked && !colli_layout_make(&d->l, &plain, false))
     return false;
   d->racks = d->racked ? d->l.ngroups : 1;
   const bool counted = count_shares(d, shape, fine);

@@ -34,16 +34,16 @@ static colli_shape shape_of(const cluster *c, bool in_turn, int32_t *host_of) {
   return shape;
 }
 
-/* The chunks that a rank sends to ranks of other hosts; *chunks: all that there are. */
-static int crossing(const colli_algo *algo, const colli_shape *shape, int rank, int *chunks) {
+/* The chunks that a rank sends to ranks of other groups; *chunks: all that there are. */
+static int crossing(const colli_algo *algo, const colli_shape *shape, const int32_t *of, int rank,
+                    int *chunks) {
   colli_shape mine = *shape;
   colli_sched *sched;
   int count = 0;
   mine.rank = rank;
   cr_assert_eq(colli_algo_emit(algo, &mine, &sched), COLL_OK);
   for (int i = 0; i < sched->nsteps; i++)
-    count += (sched->steps[i].bits & COLLI_SEND) &&
-             shape->group[sched->steps[i].peer_send] != shape->group[rank];
+    count += (sched->steps[i].bits & COLLI_SEND) && of[sched->steps[i].peer_send] != of[rank];
   *chunks = sched->nchunks;
   colli_sched_free(sched);
   return count;
@@ -59,7 +59,7 @@ static void check_sent(const char *name, const cluster *c, bool in_turn, double 
   const colli_shape shape = shape_of(c, in_turn, host_of);
   int sent[HOSTS_MAX] = {0}, most[HOSTS_MAX] = {0}, chunks = 0;
   for (int rank = 0; rank < shape.nranks; rank++) {
-    const int host = host_of[rank], out = crossing(algo, &shape, rank, &chunks);
+    const int host = host_of[rank], out = crossing(algo, &shape, host_of, rank, &chunks);
     sent[host] += out;
     most[host] = out > most[host] ? out : most[host];
   }
@@ -139,4 +139,45 @@ Test(shares, a_ring_all_of_whose_messages_cross_is_not_chosen) {
   cr_expect_str_neq(chosen(&c, true, true, 64u << 20, "").algo->name, "ring");
   cr_expect_gt(chosen(&c, true, true, 64u << 20, "ring").predicted_ns,
                1.5 * chosen(&c, false, true, 64u << 20, "ring").predicted_ns);
+}
+
+/* 16 ranks, dealt out in turn to two sites of two hosts. */
+Test(shares, each_byte_leaves_a_site_once_and_a_host_of_it_twice) {
+  static const colli_model line = {.alpha_ns = 5e7,
+                                   .beta_ns_per_byte = 20,
+                                   .gamma_ns_per_byte = 0.1,
+                                   .step_ns = 1000,
+                                   .core_share = 1,
+                                   .near_alpha_ns = 10000,
+                                   .near_beta_ns_per_byte = 1,
+                                   .chunk_share = 1,
+                                   .flight_ns = 5e7,
+                                   .remote = true,
+                                   .sites = true,
+                                   .inner = {{200, 0.05}}};
+  static const colli_limits limits = {131072, 8, 262144, 0};
+  const colli_algo *algo = colli_algo_find(COLLI_ALLREDUCE, "hier_sites");
+  int32_t host[16], site[16];
+  int from_site[2] = {0}, from_host[4] = {0}, chunks = 0;
+  colli_shape shape = {.coll = COLLI_ALLREDUCE,
+                       .nranks = 16,
+                       .ngroups = 2,
+                       .group = site,
+                       .ninner = 1,
+                       .inner = {host}};
+  for (int rank = 0; rank < 16; rank++) {
+    host[rank] = rank % 4;
+    site[rank] = rank % 4 / 2;
+  }
+  for (int rank = 0; rank < 16; rank++) {
+    from_site[site[rank]] += crossing(algo, &shape, site, rank, &chunks);
+    from_host[host[rank]] += crossing(algo, &shape, host, rank, &chunks);
+  }
+  for (int i = 0; i < 2; i++)
+    cr_expect_eq(from_site[i], chunks);
+  for (int i = 0; i < 4; i++) /* a ring of 8 ranks leaves each host once, there and back */
+    cr_expect_eq(from_host[i], chunks / 2 + 2 * chunks * 7 / 8, "%d of %d", from_host[i], chunks);
+  colli_choice choice;
+  cr_assert(colli_select(&shape, 16 << 20, 4, &limits, &line, "", &choice, NULL, 0) > 0);
+  cr_expect_eq(choice.algo, algo, "%s", choice.algo->name);
 }

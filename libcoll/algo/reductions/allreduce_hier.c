@@ -1,5 +1,5 @@
 /*
- * allreduce_hier.c: all-reduce inside groups and between them (hier.h). In seven ways:
+ * allreduce_hier.c: all-reduce inside groups and between them (hier.h). In eight ways:
  *
  *   hier        binomial reduce to the group's leader, recursive doubling among the leaders,
  *               binomial broadcast. Cost: log2(g) rounds between g groups, 2 log2(m) inside groups
@@ -22,6 +22,9 @@
  *               share in each group, ring all-gather in the group, all on their way at once. Cost:
  *               2 (m-1)/m N near beta + 2/m N beta, and about 4 log2(g) hops. Wins for long vectors
  *               on many hosts.
+ *   hier_sites  the same with sites as groups. What is sent never waits for what is received, so
+ * the line between sites is full, however long its latency is. Cost: N beta and about 4 log2(g)
+ * hops between g sites.
  *
  * The first three and hier_trees take all hosts as equally far from each other, but neighbours in
  * rings, doubling and trees are of the same rack. Where groups differ in size, all but hier and
@@ -92,6 +95,15 @@ static const colli_hier trees = {
     .leave = &colli_allgather_ring,
     .split = true,
     .trees = true,
+};
+
+static const colli_hier sites = {
+    .enter = &colli_reduce_scatter_ring,
+    .across = &colli_allreduce_dbtree,
+    .leave = &colli_allgather_ring,
+    .split = true,
+    .trees = true,
+    .widest = true,
 };
 
 COLLI_HIER_FUNCTIONS(hier, &led)
@@ -214,4 +226,21 @@ const colli_algo colli_allreduce_hier_trees = {
     .nchunks = hier_trees_nchunks,
     .emit = hier_trees_emit,
     .cost = hier_trees_cost,
+};
+
+COLLI_HIER_FUNCTIONS(hier_sites, &sites)
+
+const colli_algo colli_allreduce_hier_sites = {
+    .name = "hier_sites",
+    .id = 151,
+    .coll = COLLI_ALLREDUCE,
+    .when = "long vectors at several sites: the line is full, however long its latency is",
+    .source = "Sanders, Speck and Traeff 2009",
+    .orders = COLLI_GIVES_ANY,
+    .pipelined = true,
+    .groups = true,
+    .sites = true,
+    .nchunks = hier_sites_nchunks,
+    .emit = hier_sites_emit,
+    .cost = hier_sites_cost,
 };
