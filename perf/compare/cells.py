@@ -9,6 +9,7 @@ OPERATIONS = ["allreduce", "broadcast", "reduce", "allgather", "reduce_scatter",
 STEADY = 1.5  # a reference that moves by more than this factor between rounds marks its cells
 
 WHAT = {"peer": "best peer over libcoll",
+        "peer_limit": "best peer over limit",
         "shared": "ordinary buffers over coll_mem_alloc's",
         "shared_limit": "limit over libcoll with coll_mem_alloc's buffers",
         "limit": "limit over libcoll",
@@ -38,14 +39,16 @@ class Verdict:
 
 
 def read_floors(path):
-    """The floors: (what, operations, ranks, transport, [(bytes, floor)]) for each line."""
+    """The floors: (what, operations, where, transport, [(bytes, floor)]) for each line; `where` has numbers of ranks, or
+    shapes of hosts."""
     floors = []
     with open(path, newline="", encoding="utf-8") as file:
         rows = csv.reader(file)
         columns = [int(name) for name in next(rows)[4:]]
-        for what, operations, ranks, transport, *values in rows:
+        for what, operations, where, transport, *values in rows:
             steps = [(size, float(v) if v else None) for size, v in zip(columns, values)]
-            floors.append((what, operations.split(), [int(n) for n in ranks.split()], transport, steps))
+            places = where.split() if transport == "hosts" else [int(n) for n in where.split()]
+            floors.append((what, operations.split(), places, transport, steps))
     return floors
 
 
@@ -89,8 +92,10 @@ class Result:
         """The two times of a ratio, in one round."""
         def get(series):
             return self.samples.get(key, series, number)
-        if what == "peer":
+        if what in ("peer", "peer_limit"):
             times = [us for us in map(get, self.peers) if us is not None]
+            if what == "peer_limit":
+                return min(times, default=None), get("limit")
             # A peer's broadcast is in place: its root copies nothing.
             in_place = key[1] == "broadcast" and get("libcoll-inplace")
             return min(times, default=None), in_place or get("libcoll")
@@ -124,9 +129,12 @@ class Result:
 
     def _judge(self, line):
         """The verdicts of one line of floors."""
-        what, operations, ranks, transport, steps = line
+        what, operations, places, transport, steps = line
+        if transport != self.options.transport:
+            return
         for key in self.keys:
-            if transport != self.options.transport or key[0] not in ranks or key[1] not in operations:
+            place = self.options.hosts.text if transport == "hosts" else key[0]
+            if place not in places or key[1] not in operations:
                 continue
             reached = [floor for size, floor in steps if size <= max(key[2], steps[0][0])]
             ratio = self.ratio(key, what)

@@ -44,13 +44,13 @@ class Shape:
         self.ranks = self.hosts * self.each
 
     def line_us(self, operation, size):
-        """The least time in which a host can send what it must, or None. Each rank's vector crosses as part of its
+        """The least time in which a host can send what it must, or a site, or None. Each rank's vector crosses as part of its
         host's; headers are not counted."""
         shares = {"allreduce": 2, "reduce_scatter": 1, "allgather": 1}
         if not self.tc_rate or operation not in shares or ((self.slow or self.line) and operation != "allreduce"):
             return None
         if self.slow or self.line:  # the slow host, or each site, needs the result, and the others what it has
-            return size * 8 / bits_per_s(self.slow or self.line) * 1e6
+            return size * 8 / bits_per_s(self.slow or self.line) * 1e6 + float(self.rtt_ms or 0) * 1e3 / 2
         return shares[operation] * (self.hosts - 1) / self.hosts * size * 8 / bits_per_s(self.tc_rate) * 1e6
 
 
@@ -151,7 +151,12 @@ class Hosts:
 
     def host_of(self, rank):
         """Where a rank runs: by blocks, or in every second round one after the other."""
-        return rank // self.shape.each if self.round % 2 == 0 else rank % self.shape.hosts
+        return rank // self.shape.each if self.round % 2 == 0 else self.dealt()[rank % self.shape.hosts]
+
+    def dealt(self):
+        """The hosts in the order in which they get a rank each: the first of both halves, then the second, and so on."""
+        half = (self.shape.hosts + 1) // 2
+        return [host for pair in range(half) for host in (pair, pair + half) if host < self.shape.hosts]
 
     def inside(self, host, command):
         """The command that runs a command on a host. By its name, MPICH finds out who shares memory with whom."""
@@ -195,7 +200,9 @@ class HostsMpi(libraries.Mpi):
         "ucc": {"UCX_TLS": "tcp,sm,self", "UCX_NET_DEVICES": "eth0"}}
 
     def run(self, operation, ranks, sizes):
-        hosts, names = self.hosts, [self.hosts.address(host) for host in range(self.hosts.shape.hosts)]
+        hosts = self.hosts
+        order = range(hosts.shape.hosts) if hosts.round % 2 == 0 else hosts.dealt()
+        names = [hosts.address(host) for host in order]
         if self.launcher == "openmpi":
             # It knows only that each host has enough cores, not that hosts share them.
             yields = ["--mca", "mpi_yield_when_idle", str(int(ranks > len(self.cores)))]

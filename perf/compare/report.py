@@ -93,10 +93,12 @@ def floors(result):
         lines.append(f"floors of {meaning}: {passed} pass, {len(verdicts) - passed} miss, "
                      f"{unclear} of them unclear (~)")
         for v in verdicts:
+            beyond = v.what == "peer" and result.ratio(v.key, "peer_limit")
+            limit = f"; the limit reaches {beyond.median:.2f}" if beyond and beyond.median < v.floor else ""
             if not v.passed:
                 lines.append(f"  miss{' ' if v.clear else '~'} {v.key[1]}, {v.key[0]} ranks, {v.key[2]} "
                              f"bytes: {v.ratio.median:.2f} ({v.ratio.least:.2f} .. {v.ratio.most:.2f}), "
-                             f"floor {v.floor:g}")
+                             f"floor {v.floor:g}{limit}")
     return lines
 
 

@@ -94,7 +94,7 @@ refuse "invalid" --sizes 4Q
 $python -B - "$SOURCE/perf/compare" "$out" >"$out/log" 2>&1 <<'PYTHON' || fail "made-up samples"
 import os, sys, types
 sys.path.insert(0, sys.argv[1])
-import cells, docs, libraries, measure, report
+import cells, docs, hosts, libraries, measure, report
 
 peer = types.SimpleNamespace(name="peer", is_peer=True, fastest={})
 options = types.SimpleNamespace(command="run", transport="shm", ranks=[2], ops=["allreduce"], sizes=[4, 8192])
@@ -124,6 +124,21 @@ assert not result((1.2, 1.4, 1.6)).clearly_missed()
 assert "miss  allreduce, 2 ranks, 4 bytes: 1.30" in "\n".join(report.floors(missed))
 for size, floor in ((0, 1.5), (1024, 1.5), (8192, 3), (1 << 30, 3)):
     assert result((2, 2, 2), size=size).floor((2, "allreduce", size)) == floor
+between = types.SimpleNamespace(transport="hosts", hosts=hosts.Shape("2x1"))
+floors = [(what, ["allreduce"], [shape], "hosts", [(4, floor)])
+          for what, shape, floor in (("peer", "2x1", 2), ("limit", "2x1", 0.5), ("peer", "4x1", 9))]
+samples = result((1.3, 1.3, 1.3)).samples
+for r in range(3):
+    samples.put(key, "limit", r, 0.9)
+judged = cells.Result(between, found, samples, floors)
+assert [(v.what, v.passed) for v in judged.verdicts] == [("peer", False), ("limit", True)]
+assert "floor 2; the limit reaches 1.44" in "\n".join(report.floors(judged))
+known = cells.read_floors(os.path.join(sys.argv[1], "floors_hosts.csv"))
+assert all(hosts.Shape(shape) for line in known for shape in line[2])
+eight = hosts.Hosts(hosts.Shape("8x1/2@1mbit,2ms"), None)
+assert [eight.host_of(rank) for rank in range(8)] == list(range(8))
+eight.round = 1
+assert [eight.site_of(eight.host_of(rank)) for rank in range(8)] == [0, 1] * 4
 slow = result((3000, 3000, 3000), ours=(100, 100, 100))
 assert measure.is_hopeless(slow.samples, peer, key)
 assert not measure.is_hopeless(result((3000, 1, 1), ours=(1000, 1, 1)).samples, peer, key)
