@@ -124,6 +124,8 @@ extern const colli_algo colli_allreduce_hier_ring;
 extern const colli_algo colli_allreduce_hier_split;
 extern const colli_algo colli_allreduce_hier_lanes;
 extern const colli_algo colli_allreduce_hier_sites;
+extern const colli_algo colli_allgather_hier_sites;
+extern const colli_algo colli_reduce_scatter_hier_sites;
 extern const colli_algo colli_allreduce_hier_trees;
 extern const colli_algo colli_allreduce_hier_levels;
 extern const colli_algo colli_allreduce_hier_levels_split;

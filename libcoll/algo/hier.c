@@ -109,10 +109,12 @@ coll_status colli_hier_emit(const colli_hier *hier, const colli_shape *shape, co
   hier = colli_hier_fitting(hier, &l);
   bool blocks = colli_exact(shape->coll);
   int chunks = blocks ? shape->nranks : count_chunks(hier, &l, shape),
-      lanes = colli_hier_lanes(hier);
-  colli_whole whole = {.nchunks = lanes * chunks};
-  whole.builder =
-      colli_builder_create(shape, whole.nchunks, 0, hier->trees ? COLLI_TREES_LANES : lanes);
+      parts = colli_hier_lanes(hier),
+      lanes = hier->trees    ? COLLI_TREES_LANES
+              : hier->duplex ? COLLI_BLOCKS_LANES
+                             : parts;
+  colli_whole whole = {.nchunks = parts * chunks};
+  whole.builder = colli_builder_create(shape, whole.nchunks, 0, lanes);
   coll_status status = whole.builder ? COLL_OK : COLL_ERR_NO_MEMORY;
   if (whole.builder && shape->nranks == 1)
     colli_emit_alone(whole.builder, shape->coll, whole.nchunks);

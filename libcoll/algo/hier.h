@@ -27,20 +27,22 @@
  * be split then. Where groups are in groups, `above` takes the place of `across`; the groups of the
  * whole are then the innermost ones. The part between groups gets what each combines
  * (colli_shape.share). With several lanes, each does all of this on its part of the vector;
- * collectives of blocks have one lane. If only the widest groups count, ranks of a host are
- * neighbours inside them.
+ * collectives of blocks have one lane, or one each way. If only the widest groups count, ranks of a
+ * host are neighbours inside them.
  */
 typedef struct colli_hier {
   const colli_algo *enter;
   const colli_algo *across;
   const colli_algo *leave;
   const colli_algo *above;
-  const struct colli_hier *otherwise; /* for blocks where groups differ in size; NULL: none */
+  const struct colli_hier *otherwise; /* for blocks of groups that differ in size; NULL: none */
   int lanes;                          /* 0: one */
   bool split;
   bool trees;  /* split all-reduce whose `across`, dbtree, has two lanes up and two down, which
                 * `enter` and `leave` share (colli_shares_trees()); only its price is dbtree's */
   bool widest; /* the groups are the widest ones (sites), whatever is inside these */
+  bool duplex; /* blocks: between two groups, what goes each way has a lane of its own; other
+                * numbers of groups get `otherwise` */
 } colli_hier;
 
 int colli_hier_nchunks(const colli_hier *hier, const colli_shape *shape);

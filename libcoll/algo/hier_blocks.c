@@ -3,6 +3,11 @@
  * all groups are of one size, ranks of equal position (peers) exchange the blocks of their
  * positions between groups, so that a link between groups carries each block once. Otherwise the
  * leaders do, one block of each group after the other.
+ *
+ * If the two ways between two groups have lanes of their own, a rank does in one lane what it needs
+ * for what it sends, and in the other what it does with what comes. So passes leave one after the
+ * other, and none waits for what the other group sends. Its lanes are the other way round in the
+ * other group, as both ends of a message use one lane.
  */
 #include "libcoll/algo/hier_blocks.h"
 
@@ -30,8 +35,8 @@ static bool list_blocks(blocks *b, const colli_shape *shape, const colli_layout 
     b->by[i] = -1;
   for (int group = 0; group < l->ngroups; group++)
     seen[group] = 0;
-  for (int rank = 0; rank < shape->nranks; rank++) {
-    int group = l->of[rank], position = seen[group]++;
+  for (int i = 0; i < shape->nranks; i++) {
+    int rank = l->order[i], group = l->of[rank], position = seen[group]++;
     b->by[split ? position * l->ngroups + group : group * b->width + position] = rank;
     if (group != l->group)
       b->other[b->others++] = rank;
@@ -119,6 +124,48 @@ static coll_status scatter_split(colli_whole *whole, const colli_hier *hier,
   return status == COLL_OK ? colli_part_add(whole, &across) : status;
 }
 
+/* The same as gather_split(), with a lane each way. */
+static coll_status gather_duplex(colli_whole *whole, const colli_hier *hier,
+                                 const colli_shape *shape, colli_layout *l, const blocks *b) {
+  const int there = l->group, back = 1 - there, peer = l->peers[back], rank = shape->rank;
+  const colli_way out = {COLLI_NOBODY, peer, COLLI_INPUT, COLLI_OUTPUT};
+  const colli_way in = {peer, COLLI_NOBODY, COLLI_OUTPUT, COLLI_OUTPUT};
+  const int sent = colli_emit(whole->builder, there, COLLI_SEND | COLLI_STORE, out, rank);
+  const int got = colli_emit(whole->builder, back, COLLI_RECV | COLLI_STORE, in, peer);
+  colli_builder_dep(whole->builder, got, sent);
+  colli_part leave = inside_part(l, hier->leave);
+  leave.lane = back;
+  leave.place = b->by;
+  leave.chunks = shape->nranks;
+  leave.in = leave.out = COLLI_OUTPUT;
+  return colli_part_add(whole, &leave);
+}
+
+/* The same as scatter_split(), with a lane each way. What is for the other group is summed up in
+ * scratch, and what is for this one in the result, as the lanes are in different passes. */
+static coll_status scatter_duplex(colli_whole *whole, const colli_hier *hier,
+                                  const colli_shape *shape, colli_layout *l, const int *blocks_of) {
+  const int there = l->group, back = 1 - there, peer = l->peers[back], rank = shape->rank;
+  const bool alone = l->size[l->group] == 1;
+  colli_part enter = inside_part(l, hier->enter);
+  enter.lane = there;
+  enter.place = blocks_of + back * enter.chunks;
+  enter.in = COLLI_INPUT;
+  enter.out = COLLI_SCRATCH;
+  coll_status status = colli_part_add(whole, &enter);
+  const colli_buf sum = alone ? COLLI_INPUT : COLLI_SCRATCH;
+  colli_emit(whole->builder, there, COLLI_SEND, (colli_way){COLLI_NOBODY, peer, sum, sum},
+             alone ? peer : COLLI_ROW_RESULT * whole->nchunks + peer);
+  enter.lane = back;
+  enter.place = blocks_of + there * enter.chunks;
+  enter.out = COLLI_OUTPUT;
+  if (status == COLL_OK)
+    status = colli_part_add(whole, &enter);
+  const colli_way in = {peer, COLLI_NOBODY, alone ? COLLI_INPUT : COLLI_OUTPUT, COLLI_OUTPUT};
+  colli_emit(whole->builder, back, COLLI_RECV | COLLI_FOLD | COLLI_FINAL | COLLI_STORE, in, rank);
+  return status;
+}
+
 /* Reduce to the leader, reduce-scatter between leaders, scatter. */
 static coll_status scatter_led(colli_whole *whole, const colli_hier *hier, const colli_shape *shape,
                                colli_layout *l, const blocks *b) {
@@ -146,13 +193,17 @@ static coll_status scatter_led(colli_whole *whole, const colli_hier *hier, const
 coll_status colli_hier_blocks(colli_whole *whole, const colli_hier *hier, const colli_shape *shape,
                               colli_layout *l) {
   const bool split = hier->split, gathers = shape->coll == COLLI_ALLGATHER;
-  blocks b;
-  if (!list_blocks(&b, shape, l, split))
+  blocks b; /* group by group where the ways have lanes of their own and blocks are scattered */
+  if (!list_blocks(&b, shape, l, split && (gathers || !hier->duplex)))
     return COLL_ERR_NO_MEMORY;
   if (split)
     colli_layout_find_peers(l, shape->nranks, l->position, false);
   coll_status status;
-  if (gathers)
+  if (hier->duplex && gathers)
+    status = gather_duplex(whole, hier, shape, l, &b);
+  else if (hier->duplex)
+    status = scatter_duplex(whole, hier, shape, l, b.by);
+  else if (gathers)
     status = (split ? gather_split : gather_led)(whole, hier, shape, l, &b);
   else
     status = (split ? scatter_split : scatter_led)(whole, hier, shape, l, &b);

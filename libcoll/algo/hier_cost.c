@@ -184,7 +184,7 @@ static double across_cost(const priced *it, int chunks, const colli_partition *c
 static double lane_cost(const priced *it, int chunks, const colli_partition *cut,
                         const colli_model *near, const colli_model *far) {
   const colli_hier *hier = it->hier;
-  colli_shape inside = ranks_of(colli_layout_largest(it->l), 0);
+  const colli_shape inside = it->within;
   return part_cost(hier->enter, inside, chunks, cut, it->elem_bytes, near) +
          across_cost(it, chunks, cut, far) +
          part_cost(hier->leave, inside, chunks, cut, it->elem_bytes, near);
@@ -261,7 +261,7 @@ static block_chunks count_blocks(const priced *it, colli_coll coll) {
 /* A collective of blocks: part by part. */
 static double blocks_cost(const priced *it, colli_coll coll, const colli_partition *partition) {
   const block_chunks chunks = count_blocks(it, coll);
-  colli_shape inside = ranks_of(colli_layout_largest(it->l), 0);
+  const colli_shape inside = it->within;
   return part_cost(it->hier->enter, inside, chunks.enter, partition, it->elem_bytes, &it->near) +
          part_cost(it->across, it->among, chunks.across, partition, it->elem_bytes, &it->far) +
          part_cost(it->hier->leave, inside, chunks.leave, partition, it->elem_bytes, &it->near);

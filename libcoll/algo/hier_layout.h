@@ -65,7 +65,8 @@ static inline int colli_layout_largest(const colli_layout *l) {
 
 /* The algorithm that these groups get. */
 static inline const colli_hier *colli_hier_fitting(const colli_hier *hier, const colli_layout *l) {
-  return hier->otherwise && !l->equal ? hier->otherwise : hier;
+  const bool fits = l->equal && (!hier->duplex || l->ngroups == 2);
+  return hier->otherwise && !fits ? hier->otherwise : hier;
 }
 
 /* The algorithm between groups, which may have levels above them. */

@@ -238,7 +238,7 @@ static void tour_hosts(void) {
       "allreduce:hier_split",
       "allreduce:hier_trees",
       "allreduce:hier_lanes",
-      "allreduce:hier_sites",
+      "allreduce:hier_sites,allgather:hier_sites,reduce_scatter:hier_sites",
       "allreduce:hier_levels",
       "allreduce:hier_levels_split",
       NULL};
