@@ -390,7 +390,9 @@ Test(topo, what_a_child_says_is_checked) {
   *(unsigned char *)&core->allowed = 2;
   cr_expect_null(colli_topo_unpack(bytes, nbytes));
   *(unsigned char *)&core->allowed = 1;
-  ((colli_topo_pci *)(bytes + nbytes) - 1)->kind = COLLI_DEVICE_GPU + 1; /* it comes last */
+  /* The places of PCI devices come last, before NVLinks. */
+  char *links = bytes + nbytes - (size_t)topo->nnvlinks * sizeof(*topo->nvlinks);
+  ((colli_topo_pci *)(void *)links - 1)->kind = COLLI_DEVICE_GPU + 1;
   cr_expect_null(colli_topo_unpack(bytes, nbytes));
   free(bytes);
   colli_topo_free(topo);

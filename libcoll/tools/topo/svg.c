@@ -150,7 +150,7 @@ static void draw_core(const topo_scene *scene, const box *b, FILE *out) {
 
 static void draw_device(const topo_scene *scene, const box *b, const box *parent, FILE *out) {
   const colli_topo_device *device = &scene->topo->devices[b->index];
-  char text[128], nearest[COLLI_TOPO_NEAREST];
+  char text[128], nearest[COLLI_TOPO_NEAREST], nvlinks[COLLI_TOPO_NVLINKS];
   const double bus = b->y - 0.75 * PAD, middle = b->x + b->w / 2, trunk = parent->x + PAD / 2;
   fprintf(out, "<path class=\"link\" d=\"M%.1f %.1fV%.1fH%.1fV%.1f\"/>\n", trunk,
           parent->y + (parent->kind == BOX_MACHINE ? 0 : TITLE_H), bus, middle, b->y);
@@ -160,6 +160,10 @@ static void draw_device(const topo_scene *scene, const box *b, const box *parent
   if (*colli_topo_nearest_cards(scene->topo, device->bus, nearest)) {
     fputs("; ", out);
     topo_svg_text(out, nearest, sizeof(nearest));
+  }
+  if (*colli_topo_nvlinks_text(scene->topo, b->index, nvlinks)) {
+    fputs("; ", out);
+    topo_svg_text(out, nvlinks, sizeof(nvlinks));
   }
   fprintf(out, "</title><rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"/>\n", b->x, b->y,
           b->w, b->h);
@@ -211,6 +215,17 @@ static void put_summary(const topo_scene *scene, double width, double *y, FILE *
   put_lines(out, text, width, "", y);
 }
 
+/* Writes where the NVLinks of each GPU go. */
+static void put_nvlinks(const colli_topo *topo, double width, double *y, FILE *out) {
+  char text[COLLI_TOPO_NVLINKS], line[COLLI_TOPO_NVLINKS + COLLI_TOPO_NAME + 8];
+  for (int d = 0; d < topo->ndevices; d++) {
+    if (*colli_topo_nvlinks_text(topo, d, text) == '\0')
+      continue;
+    snprintf(line, sizeof(line), "GPU %s: %s", topo->devices[d].name, text);
+    put_lines(out, line, width, "", y);
+  }
+}
+
 bool topo_svg(const topo_scene *scene, FILE *out) {
   int count;
   char *head = NULL, *foot = NULL;
@@ -225,6 +240,7 @@ bool topo_svg(const topo_scene *scene, FILE *out) {
     const double top = y + PAD;
     y = top + boxes[0].h + PAD;
     put_lines(below, scene->notes, width, "", &y);
+    put_nvlinks(scene->topo, width, &y, below);
     made = fflush(above) == 0 && fflush(below) == 0;
     fprintf(out,
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%.0f\" "
