@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "libcoll/tools/json/json.h"
 #include "libcoll/tools/topo/topo.h"
 
 #define MARGIN 12.0
@@ -21,31 +22,12 @@ static const char style[] =
 
 /* ---- text ------------------------------------------------------------------------------------ */
 
-/* The length of the UTF-8 character at the start of a text; 0 if it is none that XML may have. */
-static int utf8_length(const unsigned char *text) {
-  const int length = text[0] < 0x80       ? 1
-                     : text[0] >> 5 == 6  ? 2
-                     : text[0] >> 4 == 14 ? 3
-                     : text[0] >> 3 == 30 ? 4
-                                          : 0;
-  unsigned code = length == 1 ? text[0] : text[0] & (0xffu >> (length + 1));
-  for (int i = 1; i < length; i++) {
-    if (text[i] >> 6 != 2)
-      return 0;
-    code = code << 6 | (text[i] & 63u);
-  }
-  static const unsigned least[] = {0, 0x20, 0x80, 0x800, 0x10000};
-  const bool sound = code >= least[length] && code != 0x7f && code <= 0x10ffff && code != 0xfffe &&
-                     code != 0xffff && (code < 0xd800 || code > 0xdfff);
-  return sound ? length : 0;
-}
-
 void topo_svg_text(FILE *out, const char *text, size_t most) {
   static const char *const entities[] = {
       ['&'] = "&amp;", ['<'] = "&lt;", ['>'] = "&gt;", ['"'] = "&quot;", ['\''] = "&#39;"};
   const unsigned char *at = (const unsigned char *)text;
   for (size_t i = 0; *at != '\0'; i++) {
-    const int length = utf8_length(at);
+    const int length = colli_utf8_length(at);
     if (i + 1 >= most && at[length > 0 ? length : 1] != '\0') {
       fputs("…", out);
       return;
