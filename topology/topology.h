@@ -125,6 +125,13 @@ colli_pci_distance colli_topo_pci_distance(const colli_topo_pci *a, const colli_
 const char *colli_topo_nearest_cards(const colli_topo *topo, const char *address,
                                      char text[COLLI_TOPO_NEAREST]);
 
+/* The same card by card: the first (`after` is NULL) or the next one, in the order of topo->pci;
+ * NULL: there is no more. What a card shares with the GPU: "same switch". */
+const colli_topo_pci *colli_topo_next_nearest(const colli_topo *topo, const char *address,
+                                              const colli_topo_pci *after);
+const char *colli_topo_shared(const colli_topo *topo, const char *address,
+                              const colli_topo_pci *card);
+
 /* ---- nvlink.c -------------------------------------------------------------------------------- */
 
 /* Writes where the NVLinks of a device go: "NVLinks: 320 Gbit/s to nvml1, 320 Gbit/s to package 0";
