@@ -365,8 +365,7 @@ static coll_status read_pci(hwloc_topology_t machine, colli_topo *topo) {
 
 /* ---- NVLinks --------------------------------------------------------------------------------- */
 
-/* What an object of the matrix is. GPUs are there under one of their names. PCI devices that are no
- * GPUs are switches. */
+/* What an object of the matrix is: a GPU under one of its names; a PCI device that is a switch. */
 static colli_nvlink_end end_of(hwloc_obj_t object, const colli_topo *topo, int *to) {
   char bus[COLLI_TOPO_NAME];
   const hwloc_obj_t pci = object->type == HWLOC_OBJ_OS_DEVICE ? object->parent : object;
@@ -402,7 +401,9 @@ static coll_status read_nvlinks(hwloc_topology_t machine, colli_topo *topo) {
   struct hwloc_distances_s *matrix;
   unsigned found = 1;
   int gpu;
-  if (hwloc_distances_get_by_name(machine, "NVLinkBandwidth", &found, &matrix, 0) < 0 || found == 0)
+  if (hwloc_distances_get_by_name(machine, "NVLinkBandwidth", &found, &matrix, 0) < 0)
+    return COLL_ERR_NO_MEMORY;
+  if (found == 0)
     return COLL_OK;
   topo->nvlinks = calloc((size_t)matrix->nbobjs * matrix->nbobjs + 1, sizeof(*topo->nvlinks));
   for (unsigned i = 0; topo->nvlinks != NULL && i < matrix->nbobjs; i++)

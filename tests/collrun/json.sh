@@ -27,7 +27,9 @@ check unbound unbound.json
 # Names are text, whatever is in them.
 sed 's/name="eth0"/name="\&quot;\&amp;\\e\&#x80;"/' "$machines/32em64t-2n8c2t-pci-wholeio.xml" > odd.xml
 "$topo" --input odd.xml --json odd.json || fail "odd names"
-python3 -c 'import json; json.load(open("odd.json"))' || fail "odd names: $(cat odd.json)"
+python3 -c 'import json
+names = [device["name"] for device in json.load(open("odd.json"))["machine"]["devices"]]
+assert "\"&\\e\x80" in names, names' 2> err || fail "odd names: $(cat err odd.json)"
 
 # Clusters.
 for cluster in fat_tree two_sites; do
