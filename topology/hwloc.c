@@ -302,7 +302,7 @@ static void fill_device(hwloc_topology_t machine, hwloc_obj_t object, colli_devi
       device->link_mbit = attr->linkspeed * 8000.0; /* hwloc has GB/s */
   }
   if (kind != COLLI_DEVICE_GPU && hwloc_topology_is_thissystem(machine))
-    device->link_mbit = colli_topo_link_mbit(kind, device->name);
+    device->link_mbit = colli_topo_link_mbit("/sys", kind, device->name);
   const char *noted = hwloc_obj_get_info_by_name(object, LINK_MBIT);
   const double mbit = noted != NULL ? strtod(noted, NULL) : 0;
   if (device->link_mbit == 0 && mbit > 0)
@@ -363,6 +363,56 @@ static coll_status read_pci(hwloc_topology_t machine, colli_topo *topo) {
   return COLL_OK;
 }
 
+/* ---- NVLinks --------------------------------------------------------------------------------- */
+
+/* What an object of the matrix is: a GPU under one of its names; a PCI device that is a switch. */
+static colli_nvlink_end end_of(hwloc_obj_t object, const colli_topo *topo, int *to) {
+  char bus[COLLI_TOPO_NAME];
+  const hwloc_obj_t pci = object->type == HWLOC_OBJ_OS_DEVICE ? object->parent : object;
+  const bool is_package = object->type == HWLOC_OBJ_PACKAGE;
+  *to = is_package ? (int)object->logical_index : -1;
+  if (is_package || pci == NULL || pci->type != HWLOC_OBJ_PCI_DEVICE)
+    return is_package ? COLLI_NVLINK_PACKAGE : COLLI_NVLINK_OTHER;
+  write_bus(&pci->attr->pcidev, bus);
+  for (int d = 0; d < topo->ndevices; d++)
+    if (topo->devices[d].kind == COLLI_DEVICE_GPU && strcmp(topo->devices[d].bus, bus) == 0) {
+      *to = d;
+      return COLLI_NVLINK_GPU;
+    }
+  return object == pci ? COLLI_NVLINK_SWITCH : COLLI_NVLINK_OTHER;
+}
+
+/* Adds what lies between a GPU and the other objects of the matrix, which has MB/s. */
+static void add_nvlinks(const struct hwloc_distances_s *matrix, unsigned from, int gpu,
+                        colli_topo *topo) {
+  for (unsigned i = 0; i < matrix->nbobjs; i++) {
+    const double mbyte = (double)matrix->values[from * matrix->nbobjs + i];
+    int to;
+    if (i == from || mbyte <= 0 || matrix->objs[i] == NULL)
+      continue;
+    const colli_nvlink_end end = end_of(matrix->objs[i], topo, &to);
+    topo->nvlinks[topo->nnvlinks++] =
+        (colli_topo_nvlink){gpu, end, end == COLLI_NVLINK_SWITCH ? (int)i : to, mbyte * 8};
+  }
+}
+
+/* Fills the list of NVLinks. */
+static coll_status read_nvlinks(hwloc_topology_t machine, colli_topo *topo) {
+  struct hwloc_distances_s *matrix;
+  unsigned found = 1;
+  int gpu;
+  if (hwloc_distances_get_by_name(machine, "NVLinkBandwidth", &found, &matrix, 0) < 0)
+    return COLL_ERR_NO_MEMORY;
+  if (found == 0)
+    return COLL_OK;
+  topo->nvlinks = calloc((size_t)matrix->nbobjs * matrix->nbobjs + 1, sizeof(*topo->nvlinks));
+  for (unsigned i = 0; topo->nvlinks != NULL && i < matrix->nbobjs; i++)
+    if (matrix->objs[i] != NULL && end_of(matrix->objs[i], topo, &gpu) == COLLI_NVLINK_GPU)
+      add_nvlinks(matrix, i, gpu, topo);
+  hwloc_distances_release(machine, matrix);
+  return topo->nvlinks != NULL ? COLL_OK : COLL_ERR_NO_MEMORY;
+}
+
 /* ---- entry points ---------------------------------------------------------------------------- */
 
 coll_status colli_topo_read(const char *source, colli_topo **topo, coll_error *error) {
@@ -377,6 +427,8 @@ coll_status colli_topo_read(const char *source, colli_topo **topo, coll_error *e
     status = read_devices(machine, made);
   if (status == COLL_OK)
     status = read_pci(machine, made);
+  if (status == COLL_OK)
+    status = read_nvlinks(machine, made);
   hwloc_topology_destroy(machine);
   if (status != COLL_OK) {
     colli_topo_free(made);
@@ -396,7 +448,7 @@ static void note_speeds(hwloc_topology_t machine) {
     int rank;
     const int kind = object->name != NULL ? kind_of(object, &rank) : -1;
     const double mbit = kind >= 0 && kind != COLLI_DEVICE_GPU
-                            ? colli_topo_link_mbit((colli_device_kind)kind, object->name)
+                            ? colli_topo_link_mbit("/sys", (colli_device_kind)kind, object->name)
                             : 0;
     snprintf(text, sizeof(text), "%.17g", mbit);
     if (mbit > 0)

@@ -18,6 +18,8 @@ void colli_topo_pack(const colli_topo *topo, FILE *out) {
     fwrite(topo->devices, sizeof(*topo->devices), (size_t)topo->ndevices, out);
   if (topo->npci > 0)
     fwrite(topo->pci, sizeof(*topo->pci), (size_t)topo->npci, out);
+  if (topo->nnvlinks > 0)
+    fwrite(topo->nvlinks, sizeof(*topo->nvlinks), (size_t)topo->nnvlinks, out);
 }
 
 /* Whether an index is -1 or below a count. */
@@ -38,11 +40,13 @@ static bool counts_fit(const colli_topo *topo, size_t nbytes) {
   return is_count(topo->npackages) && is_count(topo->nnuma) && is_count(topo->nl3) &&
          is_count(topo->nl2) && is_count(topo->ncores) && is_count(topo->npus) &&
          is_count(topo->ndevices) && is_count(topo->npci) && is_count(topo->npu_numbers) &&
-         topo->ncores > 0 && is_text(topo->source, sizeof(topo->source)) &&
+         is_count(topo->nnvlinks) && topo->ncores > 0 &&
+         is_text(topo->source, sizeof(topo->source)) &&
          nbytes == sizeof(*topo) + (size_t)topo->ncores * sizeof(*topo->cores) +
                        (size_t)topo->npu_numbers * sizeof(*topo->core_of_pu) +
                        (size_t)topo->ndevices * sizeof(*topo->devices) +
-                       (size_t)topo->npci * sizeof(*topo->pci);
+                       (size_t)topo->npci * sizeof(*topo->pci) +
+                       (size_t)topo->nnvlinks * sizeof(*topo->nvlinks);
 }
 
 static bool is_core(const colli_topo *topo, const colli_topo_core *core) {
@@ -53,17 +57,19 @@ static bool is_core(const colli_topo *topo, const colli_topo_core *core) {
          is_index(core->l3, topo->nl3) && is_index(core->l2, topo->nl2);
 }
 
-/* Whether the bytes of a kind are one. */
-static bool is_kind(const colli_device_kind *bytes) {
-  unsigned kind;
-  _Static_assert(sizeof(kind) == sizeof(*bytes), "an enum is an int");
-  memcpy(&kind, bytes, sizeof(kind));
-  return kind <= COLLI_DEVICE_GPU;
+/* Whether the bytes of an enum are one of its values, up to `most`. */
+static bool is_value(const void *bytes, unsigned most) {
+  unsigned value;
+  _Static_assert(sizeof(value) == sizeof(colli_device_kind) &&
+                     sizeof(value) == sizeof(colli_nvlink_end),
+                 "an enum is an int");
+  memcpy(&value, bytes, sizeof(value));
+  return value <= most;
 }
 
 /* Whether a device fits the machine. */
 static bool is_device(const colli_topo *topo, const colli_topo_device *device) {
-  return is_kind(&device->kind) && is_text(device->name, sizeof(device->name)) &&
+  return is_value(&device->kind, COLLI_DEVICE_GPU) && is_text(device->name, sizeof(device->name)) &&
          is_text(device->bus, sizeof(device->bus)) && is_index(device->numa_node, topo->nnuma) &&
          is_index(device->package, topo->npackages) && isfinite(device->link_mbit) &&
          device->link_mbit >= 0;
@@ -71,9 +77,24 @@ static bool is_device(const colli_topo *topo, const colli_topo_device *device) {
 
 /* Whether the place of a PCI device does. */
 static bool is_pci(const colli_topo *topo, const colli_topo_pci *pci) {
-  return is_kind(&pci->kind) && is_text(pci->bus, sizeof(pci->bus)) &&
+  return is_value(&pci->kind, COLLI_DEVICE_GPU) && is_text(pci->bus, sizeof(pci->bus)) &&
          is_index(pci->numa_node, topo->nnuma) && is_index(pci->package, topo->npackages) &&
          pci->nbridges >= 0 && pci->nbridges <= COLLI_TOPO_BRIDGES;
+}
+
+/* Whether NVLinks do. */
+static bool is_nvlink(const colli_topo *topo, const colli_topo_nvlink *link) {
+  if (!is_value(&link->end, COLLI_NVLINK_OTHER) || link->gpu < 0 ||
+      !is_index(link->gpu, topo->ndevices) || !isfinite(link->mbit) || link->mbit <= 0)
+    return false;
+  switch (link->end) {
+  case COLLI_NVLINK_GPU:
+    return link->to >= 0 && link->to < topo->ndevices;
+  case COLLI_NVLINK_PACKAGE:
+    return link->to >= 0 && link->to < topo->npackages;
+  default:
+    return is_index(link->to, MOST);
+  }
 }
 
 /* Whether all parts of a machine fit together. */
@@ -89,6 +110,9 @@ static bool is_machine(const colli_topo *topo) {
       return false;
   for (int i = 0; i < topo->npci; i++)
     if (!is_pci(topo, &topo->pci[i]))
+      return false;
+  for (int i = 0; i < topo->nnvlinks; i++)
+    if (!is_nvlink(topo, &topo->nvlinks[i]))
       return false;
   return true;
 }
@@ -118,8 +142,9 @@ colli_topo *colli_topo_unpack(const char *bytes, size_t nbytes) {
   topo->core_of_pu = copy_next(&bytes, topo->npu_numbers, sizeof(*topo->core_of_pu));
   topo->devices = copy_next(&bytes, topo->ndevices, sizeof(*topo->devices));
   topo->pci = copy_next(&bytes, topo->npci, sizeof(*topo->pci));
+  topo->nvlinks = copy_next(&bytes, topo->nnvlinks, sizeof(*topo->nvlinks));
   if (topo->cores != NULL && topo->core_of_pu != NULL && topo->devices != NULL &&
-      topo->pci != NULL && is_machine(topo))
+      topo->pci != NULL && topo->nvlinks != NULL && is_machine(topo))
     return topo;
   colli_topo_free(topo);
   return NULL;
@@ -133,5 +158,6 @@ void colli_topo_free(colli_topo *topo) {
   free(topo->core_of_pu);
   free(topo->devices);
   free(topo->pci);
+  free(topo->nvlinks);
   free(topo);
 }

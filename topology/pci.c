@@ -82,30 +82,47 @@ static const colli_topo_pci *find_nearest(const colli_topo *topo, const colli_to
   return best;
 }
 
-const char *colli_topo_nearest_cards(const colli_topo *topo, const char *address,
-                                     char text[COLLI_TOPO_NEAREST]) {
-  static const char *const shared[] = {[COLLI_PCI_SWITCH] = "same switch",
-                                       [COLLI_PCI_HOST_BRIDGE] = "same host bridge",
-                                       [COLLI_PCI_NODE] = "same NUMA node",
-                                       [COLLI_PCI_SYSTEM] = "another NUMA node"};
+const colli_topo_pci *colli_topo_next_nearest(const colli_topo *topo, const char *address,
+                                              const colli_topo_pci *after) {
   const colli_topo_pci *gpu = colli_topo_find_pci(topo, address);
   const bool is_gpu = gpu != NULL && gpu->kind == COLLI_DEVICE_GPU;
   const colli_topo_pci *best = is_gpu ? find_nearest(topo, gpu) : NULL;
-  const colli_pci_distance distance = colli_topo_pci_distance(gpu, best);
+  if (colli_topo_pci_distance(gpu, best) == COLLI_PCI_UNKNOWN)
+    return NULL;
+  for (const colli_topo_pci *card = after != NULL ? after + 1 : best; card < topo->pci + topo->npci;
+       card++)
+    if (card->kind != COLLI_DEVICE_GPU && compare_cards(gpu, card, best) == 0)
+      return card;
+  return NULL;
+}
+
+const char *colli_topo_shared(const colli_topo *topo, const char *address,
+                              const colli_topo_pci *card) {
+  static const char *const shared[] = {[COLLI_PCI_SWITCH] = "same switch",
+                                       [COLLI_PCI_HOST_BRIDGE] = "same host bridge",
+                                       [COLLI_PCI_NODE] = "same NUMA node",
+                                       [COLLI_PCI_SYSTEM] = "another NUMA node",
+                                       [COLLI_PCI_UNKNOWN] = "not known"};
+  return shared[colli_topo_pci_distance(colli_topo_find_pci(topo, address), card)];
+}
+
+const char *colli_topo_nearest_cards(const colli_topo *topo, const char *address,
+                                     char text[COLLI_TOPO_NEAREST]) {
+  const colli_topo_pci *first = colli_topo_next_nearest(topo, address, NULL);
   colli_line line = {text, COLLI_TOPO_NEAREST, 0};
+  int count = 0;
   text[0] = '\0';
-  if (distance == COLLI_PCI_UNKNOWN)
+  if (first == NULL)
     return text;
   colli_line_add(&line, "nearest network: ");
-  int count = 0;
-  for (const colli_topo_pci *card = best; card < topo->pci + topo->npci; card++)
-    if (card->kind != COLLI_DEVICE_GPU && compare_cards(gpu, card, best) == 0 &&
-        count++ < MOST_NAMED) {
-      colli_line_add(&line, "%s", card == best ? "" : ", ");
+  for (const colli_topo_pci *card = first; card != NULL;
+       card = colli_topo_next_nearest(topo, address, card))
+    if (count++ < MOST_NAMED) {
+      colli_line_add(&line, "%s", card == first ? "" : ", ");
       add_card(topo, card, &line);
     }
   if (count > MOST_NAMED) /* as of a card that appears as many */
     colli_line_add(&line, " and %d more", count - MOST_NAMED);
-  colli_line_add(&line, " (%s)", shared[distance]);
+  colli_line_add(&line, " (%s)", colli_topo_shared(topo, address, first));
   return text;
 }

@@ -46,7 +46,7 @@ static void print_ranges(const colli_topo *topo, int first, int end, bool allowe
 /* Prints one device, indented. */
 static void print_device(const colli_topo *topo, const colli_topo_device *device, int indent,
                          FILE *out) {
-  char nearest[COLLI_TOPO_NEAREST];
+  char nearest[COLLI_TOPO_NEAREST], nvlinks[COLLI_TOPO_NVLINKS];
   fprintf(out, "%*s%s %s", indent, "", kind_names[device->kind], device->name);
   if (device->bus[0] != '\0')
     fprintf(out, " at %s", device->bus);
@@ -54,6 +54,8 @@ static void print_device(const colli_topo *topo, const colli_topo_device *device
     fprintf(out, ", %g Gbit/s", device->link_mbit / 1000);
   if (*colli_topo_nearest_cards(topo, device->bus, nearest))
     fprintf(out, ", %s", nearest);
+  if (*colli_topo_nvlinks_text(topo, (int)(device - topo->devices), nvlinks))
+    fprintf(out, "; %s", nvlinks);
   fputc('\n', out);
 }
 
@@ -119,4 +121,5 @@ void colli_topo_print(const colli_topo *topo, FILE *out) {
     fputs("  near no NUMA node in particular\n", out);
     print_devices(topo, -1, 4, out);
   }
+  colli_topo_print_nvlinks(topo, out);
 }

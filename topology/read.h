@@ -18,8 +18,9 @@ const char *colli_topo_file(const char *source);
 /* Lets hwloc read a machine, and forgets it. Nothing is written. */
 coll_status colli_topo_try(const char *source, FILE *out, coll_error *error);
 
-/* Speed in Mbit/s that the kernel reports for a network or RDMA device of this machine, or 0. */
-double colli_topo_link_mbit(colli_device_kind kind, const char *name);
+/* Speed in Mbit/s that the kernel reports for a network device, or for the fastest port of an RDMA
+ * device that is active, or 0. `root` is /sys except in tests. */
+double colli_topo_link_mbit(const char *root, colli_device_kind kind, const char *name);
 
 /*
  * Reads this machine without hwloc: from `root`, which is /sys except in tests. It finds packages,

@@ -285,7 +285,7 @@ static coll_status add_device(reader *r, colli_device_kind kind, const char *nam
     ; /* the innermost */
   if (device.bus[0] != '\0')
     find_near(r, device.bus, &device.numa_node, &device.package);
-  device.link_mbit = colli_topo_link_mbit(kind, name);
+  device.link_mbit = colli_topo_link_mbit(r->root, kind, name);
   more[topo->ndevices++] = device;
   return COLL_OK;
 }

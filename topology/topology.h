@@ -51,6 +51,23 @@ typedef struct colli_topo_pci {
   uint32_t bridges[COLLI_TOPO_BRIDGES]; /* from the outermost, that of the processor */
 } colli_topo_pci;
 
+/* What is at the other end of NVLinks. */
+typedef enum colli_nvlink_end {
+  COLLI_NVLINK_GPU,
+  COLLI_NVLINK_SWITCH,
+  COLLI_NVLINK_PACKAGE,
+  COLLI_NVLINK_OTHER
+} colli_nvlink_end;
+
+/* NVLinks of a GPU to one other object, together, as hwloc's matrix "NVLinkBandwidth" has them.
+ * That does not say how many they are. */
+typedef struct colli_topo_nvlink {
+  int gpu; /* device */
+  colli_nvlink_end end;
+  int to; /* GPU: device; package: its index; switch: as numbered in the matrix; else -1 */
+  double mbit;
+} colli_topo_nvlink;
+
 typedef struct colli_topo {
   char source[128]; /* "this machine", a file, or a synthetic description */
   int npackages, nnuma, nl3, nl2, ncores, npus, ndevices;
@@ -61,6 +78,8 @@ typedef struct colli_topo {
   int *core_of_pu; /* by number: its logical core, or -1 */
   int npci;
   colli_topo_pci *pci;
+  int nnvlinks;
+  colli_topo_nvlink *nvlinks;
 } colli_topo;
 
 /*
@@ -105,6 +124,29 @@ colli_pci_distance colli_topo_pci_distance(const colli_topo_pci *a, const colli_
 #define COLLI_TOPO_NEAREST 320
 const char *colli_topo_nearest_cards(const colli_topo *topo, const char *address,
                                      char text[COLLI_TOPO_NEAREST]);
+
+/* The same card by card: the first (`after` is NULL) or the next one, in the order of topo->pci;
+ * NULL: there is no more. What a card shares with the GPU: "same switch". */
+const colli_topo_pci *colli_topo_next_nearest(const colli_topo *topo, const char *address,
+                                              const colli_topo_pci *after);
+const char *colli_topo_shared(const colli_topo *topo, const char *address,
+                              const colli_topo_pci *card);
+
+/* ---- nvlink.c -------------------------------------------------------------------------------- */
+
+/* Writes where the NVLinks of a device go: "NVLinks: 320 Gbit/s to nvml1, 320 Gbit/s to package 0";
+ * "" if none is known. Returns text. */
+#define COLLI_TOPO_NVLINKS 640
+const char *colli_topo_nvlinks_text(const colli_topo *topo, int device,
+                                    char text[COLLI_TOPO_NVLINKS]);
+
+/* What NVLinks carry between two GPUs, in Mbit/s: directly, and over switches to which both are
+ * linked. */
+double colli_topo_nvlink_direct(const colli_topo *topo, int a, int b);
+double colli_topo_nvlink_switched(const colli_topo *topo, int a, int b);
+
+/* Prints that of all pairs of GPUs as a table; nothing without NVLinks. */
+void colli_topo_print_nvlinks(const colli_topo *topo, FILE *out);
 
 /* The logical core this thread is bound to if it is bound within one core, else -1. */
 int colli_topo_bound_core(const colli_topo *topo);

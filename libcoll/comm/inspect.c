@@ -1,13 +1,11 @@
 /* inspect.c: queries on a communicator for programs of this project. */
 #include "libcoll/comm/inspect.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "libcoll/comm/comm.h"
 #include "libcoll/cost/host_links.h"
-#include "libcoll/cost/weights.h"
 #include "libcoll/exec/connect.h"
 
 /* Which transport connects this rank and another one of the base, and why. */
@@ -104,18 +102,7 @@ colli_chooser *colli_comm_chooser(coll_comm *comm) {
   return &comm->calls.plans.chooser;
 }
 
-void colli_comm_pair_cost(const coll_comm *comm, int a, int b, double *alpha_ns,
-                          double *beta_ns_per_byte) {
-  const colli_plans *plans = &comm->calls.plans;
-  const colli_model *model = &plans->model;
+colli_pair_cost colli_comm_pair_cost(const coll_comm *comm, int a, int b) {
   const colli_shape shape = colli_comm_shape(comm, COLLI_ALLREDUCE);
-  const colli_pair_cost pair = colli_model_pair(model, &shape, a, b);
-  *alpha_ns = pair.alpha_ns;
-  *beta_ns_per_byte = pair.beta_ns_per_byte;
-  *beta_ns_per_byte = fmax(*beta_ns_per_byte, colli_host_links_beta(model, &shape, a, b));
-  const double *beta = model->link_beta_ns_per_byte;
-  const int32_t *host = colli_shape_hosts(&shape);
-  if (beta && host[a] != host[b]) /* the slower one of two links that differ */
-    *beta_ns_per_byte =
-        fmax(colli_host_links_level(model, &shape, a, b), fmax(beta[host[a]], beta[host[b]]));
+  return colli_host_links_pair(&comm->calls.plans.model, &shape, a, b);
 }

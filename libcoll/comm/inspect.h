@@ -57,10 +57,9 @@ int colli_comm_level_names(const coll_comm *comm, int level);
 colli_chooser *colli_comm_chooser(coll_comm *comm);
 
 /*
- * What the choice of algorithms assumes that a message between two ranks of the communicator costs:
- * ns, and ns for each byte. Links of all transports between hosts count as the slowest.
+ * What the choice of algorithms assumes that a message between two ranks of the communicator costs.
+ * Links of all transports between hosts count as the slowest.
  */
-void colli_comm_pair_cost(const coll_comm *comm, int a, int b, double *alpha_ns,
-                          double *beta_ns_per_byte);
+colli_pair_cost colli_comm_pair_cost(const coll_comm *comm, int a, int b);
 
 #endif

@@ -39,6 +39,19 @@ double colli_host_links_beta(const colli_model *model, const colli_shape *shape,
   return fmax(link, colli_host_links_level(model, shape, a, b));
 }
 
+colli_pair_cost colli_host_links_pair(const colli_model *model, const colli_shape *shape, int a,
+                                      int b) {
+  colli_pair_cost pair = colli_model_pair(model, shape, a, b);
+  const double *beta = model->link_beta_ns_per_byte;
+  const int32_t *host = colli_shape_hosts(shape);
+  if (beta && host[a] != host[b]) /* the slower one of two links that differ */
+    pair.beta_ns_per_byte =
+        fmax(colli_host_links_level(model, shape, a, b), fmax(beta[host[a]], beta[host[b]]));
+  else
+    pair.beta_ns_per_byte = fmax(pair.beta_ns_per_byte, colli_host_links_beta(model, shape, a, b));
+  return pair;
+}
+
 /* Slows down links between hosts, of which `each` share one; what hosts that are farther from each
  * other have is shared, too. */
 static void share_link(const colli_model *model, double each, bool nearest, colli_pair_cost *link) {

@@ -24,6 +24,12 @@ double colli_host_links_beta(const colli_model *model, const colli_shape *shape,
 /* What the level of the network between two ranks takes for a byte; 0: no more than their links. */
 double colli_host_links_level(const colli_model *model, const colli_shape *shape, int a, int b);
 
+/* What a message is assumed to cost between two ranks that are alone with it: colli_model_pair(),
+ * or what the links of their hosts make of that, of which the slower one counts where they differ.
+ */
+colli_pair_cost colli_host_links_pair(const colli_model *model, const colli_shape *shape, int a,
+                                      int b);
+
 /* The model of links in which messages of so many bytes take as long without the gap. */
 colli_model colli_host_links_for(const colli_model *model, double bytes);
 

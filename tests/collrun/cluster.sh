@@ -17,10 +17,15 @@ expect "output" "" "$(cat out err)"
 expect "machines" 2 "$(grep -c '^machine ' levels.cluster)"
 expect "hosts with the other machine" 1 "$(grep -c '^host 1 ' levels.cluster)"
 expect "names and addresses of machines" 0 "$(grep -c 'name="HostName"\|name="Address"' levels.cluster)"
+# same WHAT: the picture of the file is that of the run, whose rails it does not know.
+same() {
+  sed '/<text class="rails/d; s/ over [0-9]* rails//; s/, [0-9]* not connected//' run.svg | cmp -s - file.svg ||
+    fail "$1: the picture of the file is not that of the run"
+}
 for messages in allreduce:16777216 allgather:65536; do
   levels --network run.svg --messages $messages
   "$topo" --input levels.cluster --network file.svg --messages $messages 2> err || fail "$messages: $(cat err)"
-  cmp -s run.svg file.svg || fail "$messages: the picture of the file is not that of the run"
+  same $messages
 done
 "$topo" --input levels.cluster > out 2> err || fail "shows it: $(cat err)"
 expect_in "the other machine" "NUMA nodes 2, cores 4" out
@@ -49,7 +54,7 @@ for RACKS in "" yes; do
   speeds --network run.svg --messages allreduce:67108864
   "$topo" --input "speeds$RACKS.cluster" --network file.svg --messages allreduce:67108864 2> err || fail "speeds: $(cat err)"
   expect_in "shares" "67108864 bytes: hier_weighted" file.svg
-  cmp -s run.svg file.svg || fail "speeds $RACKS: the picture of the file is not that of the run"
+  same "speeds $RACKS"
 done
 "$topo" --input speeds.cluster > out 2> err || fail "shows speeds: $(cat err)"
 grep -Eq '^2 .* 100  ' out || fail "no speed of rank 2: $(cat out)"

@@ -38,10 +38,15 @@ done
 draw "$SOURCE/tests/machines/32em64t-2n8c2t-pci-wholeio.xml" package=2 node=2 l3=2 l2=16 core=16 device=6
 draw "$SOURCE/tests/machines/96em64t-4n4d3ca2co-pci.xml" package=16 node=4 l3=16 l2=48 core=96 device=8
 draw "$SOURCE/tests/machines/nvidiaDGX2.xml" package=2 node=2 core=4 device=16
+expect "NVLinks" 16 "$(grep -c '>GPU nvml[0-9]*: NVLinks: 1200 Gbit/s to 6 switches<' a.svg)"
+expect "NVLinks of boxes" 16 "$(grep -c 'GPU nvml[0-9]*; NVLinks: 1200 Gbit/s to 6 switches</title>' a.svg)"
 draw "$SOURCE/tests/machines/dgxh100.xml" package=2 node=2 core=8 device=24
 expect "nearest cards" 8 "$(grep -c 'GPU nvml\([0-7]\); nearest network: mlx5_\1/ib\1 (same switch)</title>' a.svg)"
 draw "$SOURCE/tests/machines/2socket4nic.xml" package=2 node=2 core=8 device=4
 draw "$SOURCE/tests/machines/power8gpudistances.xml" package=2 node=2 core=8 device=4
+"$topo" --input "$SOURCE/tests/machines/power8gpudistances.xml" > out || fail "NVLinks"
+expect_in "NVLinks" "GPU nvml2 at 000a:01:00.0, 126.031 Gbit/s; NVLinks: 320 Gbit/s to nvml3, 320 Gbit/s to package 1" out
+expect "NVLinks of pairs" "nvml1 320 - 0 0" "$(sed -n '/over NVLinks/,/^$/p' out | awk '$1 == "nvml1" && NF == 5 { $1 = $1; print }' | tail -n 1)"
 draw "pack:2 numa:4 l3:4 l2:8 core:1 pu:2" package=2 node=8 l3=32 l2=256 core=256
 draw "pack:2 l3:1 numa:2 core:3 pu:2" package=2 l3=2 node=4 core=12
 draw "[numa] pack:2 [numa] core:2 pu:1" package=2 node=3 core=4

@@ -100,6 +100,7 @@
   CALL(dlopen, ENOMEM)                                                                             \
   CALL(hwloc_topology_init, ENOMEM)                                                                \
   CALL(hwloc_topology_load, ENOMEM)                                                                \
+  CALL(hwloc_distances_get_by_name, ENOMEM)                                                        \
   CALL(hwloc_bitmap_alloc, ENOMEM)                                                                 \
   CALL(hwloc_bitmap_dup, ENOMEM)                                                                   \
   CALL(hwloc_get_cpubind, ENOMEM)                                                                  \

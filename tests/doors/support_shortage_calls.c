@@ -248,6 +248,10 @@ int __wrap_prctl(int what, ...) {
 
 WRAP_STORER(hwloc_topology_init, ENOMEM, -1, t, (hwloc_topology_t * t), (t))
 WRAP(int, hwloc_topology_load, ENOMEM, -1, (hwloc_topology_t t), (t))
+WRAP(int, hwloc_distances_get_by_name, ENOMEM, -1,
+     (hwloc_topology_t t, const char *name, unsigned *n, struct hwloc_distances_s **all,
+      unsigned long f),
+     (t, name, n, all, f))
 WRAP_MAKER(hwloc_bitmap_t, hwloc_bitmap_alloc, ENOMEM, (void), ())
 WRAP_MAKER(hwloc_bitmap_t, hwloc_bitmap_dup, ENOMEM, (hwloc_const_bitmap_t b), (b))
 WRAP(int, hwloc_get_cpubind, ENOMEM, -1, (hwloc_topology_t t, hwloc_bitmap_t b, int f), (t, b, f))

@@ -4,9 +4,10 @@
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include "topology/topology.h"
+#include "topology/read.h"
 
 static colli_topo *load(const char *name) {
   char path[512];
@@ -125,18 +126,127 @@ Test(places, a_display_counts_as_a_gpu) {
   colli_topo_free(topo);
 }
 
-Test(places, machines_without_cards_have_no_nearest) {
+/*
+ * The file has the GPUs and NVSwitches of the machine, but none of its cards, so no GPU has a
+ * nearest one. Each package has two host bridges with four GPUs each, all below one switch: that of
+ * 2b:00.0 leads over the ports 2d:04.0 and 2d:0c.0 to two more switches, with 34:00.0 and 36:00.0,
+ * 39:00.0 and 3b:00.0. All four share the first switch, so "same switch" holds for each pair.
+ */
+Test(places, gpus_of_a_dgx2_are_in_four_trees_of_switches) {
+  static const char *const gpus[] = {
+      "0000:34:00.0", "0000:36:00.0", "0000:39:00.0", "0000:3b:00.0",
+      "0000:57:00.0", "0000:59:00.0", "0000:5c:00.0", "0000:5e:00.0",
+      "0000:b7:00.0", "0000:b9:00.0", "0000:bc:00.0", "0000:be:00.0",
+      "0000:e0:00.0", "0000:e2:00.0", "0000:e5:00.0", "0000:e7:00.0"};
   colli_topo *topo = load("nvidiaDGX2");
   expect_counts(topo, 16, 0, 0);
-  expect_nearest(topo, "0000:34:00.0", "");
+  for (int a = 0; a < 16; a++) {
+    expect_nearest(topo, gpus[a], "");
+    cr_expect_eq(colli_topo_find_pci(topo, gpus[a])->numa_node, a / 8); /* eight a package */
+    for (int b = 0; b < 16; b++)
+      if (a != b)
+        expect_distance(topo, gpus[a], gpus[b],
+                        a / 4 == b / 4   ? COLLI_PCI_SWITCH
+                        : a / 8 == b / 8 ? COLLI_PCI_NODE
+                                         : COLLI_PCI_SYSTEM);
+  }
   colli_topo_free(topo);
-  topo = load("power8gpudistances");
-  expect_counts(topo, 4, 0, 0);
+}
+
+Test(places, gpus_of_a_power8_have_host_bridges_of_their_own) {
+  colli_topo *topo = load("power8gpudistances");
+  expect_counts(topo, 4, 0, 0); /* their cards were left out of the file */
   expect_nearest(topo, "0002:01:00.0", "");
-  /* Each GPU has a host bridge of its own, two are on each node. */
+  /* Each is in a PCI domain of its own, two are on each node. */
   expect_distance(topo, "0002:01:00.0", "0003:01:00.0", COLLI_PCI_NODE);
   expect_distance(topo, "0003:01:00.0", "000a:01:00.0", COLLI_PCI_SYSTEM);
   colli_topo_free(topo);
+}
+
+/* ---- NVLinks: what "lstopo --distances -i FILE" shows as NVLinkBandwidth, in MB/s -------------
+ */
+
+static void expect_nvlinks(const colli_topo *topo, int device, const char *want) {
+  char text[COLLI_TOPO_NVLINKS];
+  cr_expect_str_eq(colli_topo_nvlinks_text(topo, device, text), want, "%s: %s",
+                   topo->devices[device].name, text);
+}
+
+/*
+ * A V100 has six NVLinks of 25 GB/s (200 Gbit/s) each way, and each goes to another of the six
+ * switches of its board: 6 x 200 Gbit/s. A board has eight GPUs, nvml0 to nvml7 and nvml8 to
+ * nvml15. The switches of both boards are linked as well, but the matrix does not have that, so
+ * nothing is known between boards.
+ */
+Test(places, nvlinks_of_a_dgx2_go_to_the_six_switches_of_a_board) {
+  colli_topo *topo = load("nvidiaDGX2");
+  cr_assert_eq(topo->ndevices, 16);
+  cr_expect_eq(topo->nnvlinks, 16 * 6);
+  for (int a = 0; a < 16; a++) {
+    expect_nvlinks(topo, a, "NVLinks: 1200 Gbit/s to 6 switches");
+    for (int b = 0; b < 16; b++) {
+      cr_expect_eq(colli_topo_nvlink_direct(topo, a, b), 0);
+      cr_expect_eq(colli_topo_nvlink_switched(topo, a, b), a / 8 == b / 8 ? 1200000 : 0, "%d %d", a,
+                   b);
+    }
+  }
+  colli_topo_free(topo);
+}
+
+/*
+ * A P100 has four NVLinks of 20 GB/s (160 Gbit/s) each way: two go to the other GPU of its socket,
+ * and two to the processor, which has NVLinks on POWER8. The matrix has 40000 MB/s for two. Its
+ * diagonal, a GPU with itself, is no link.
+ */
+Test(places, nvlinks_of_a_power8_go_to_the_other_gpu_and_to_the_processor) {
+  static const char *const want[] = {"NVLinks: 320 Gbit/s to nvml1, 320 Gbit/s to package 0",
+                                     "NVLinks: 320 Gbit/s to nvml0, 320 Gbit/s to package 0",
+                                     "NVLinks: 320 Gbit/s to nvml3, 320 Gbit/s to package 1",
+                                     "NVLinks: 320 Gbit/s to nvml2, 320 Gbit/s to package 1"};
+  colli_topo *topo = load("power8gpudistances");
+  cr_assert_eq(topo->ndevices, 4);
+  for (int a = 0; a < 4; a++) {
+    expect_nvlinks(topo, a, want[a]);
+    for (int b = 0; b < 4; b++)
+      cr_expect_eq(colli_topo_nvlink_direct(topo, a, b), a != b && a / 2 == b / 2 ? 320000 : 0);
+  }
+  colli_topo_free(topo);
+}
+
+/* What a child that read a file says of NVLinks is checked: they come last. */
+Test(places, nvlinks_that_cannot_be_are_not_believed) {
+  colli_topo *topo = load("power8gpudistances"), *copy;
+  char *bytes = NULL;
+  size_t nbytes = 0;
+  FILE *out = open_memstream(&bytes, &nbytes);
+  colli_topo_pack(topo, out);
+  fclose(out);
+  colli_topo_nvlink *link = (colli_topo_nvlink *)(void *)(bytes + nbytes) - topo->nnvlinks;
+  const colli_topo_nvlink good = *link, bad[] = {{topo->ndevices, good.end, good.to, good.mbit},
+                                                 {-1, good.end, good.to, good.mbit},
+                                                 {0, good.end, topo->ndevices, good.mbit},
+                                                 {0, good.end, -1, good.mbit},
+                                                 {0, COLLI_NVLINK_PACKAGE, 2, good.mbit},
+                                                 {0, COLLI_NVLINK_OTHER + 1, -1, good.mbit},
+                                                 {0, good.end, good.to, -1}};
+  colli_topo_free(copy = colli_topo_unpack(bytes, nbytes));
+  cr_assert_not_null(copy);
+  for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+    *link = bad[i];
+    cr_expect_null(colli_topo_unpack(bytes, nbytes), "%zu", i);
+  }
+  free(bytes);
+  colli_topo_free(topo);
+}
+
+Test(places, nvlinks_to_what_is_no_gpu_or_switch) {
+  colli_topo_device devices[] = {{.kind = COLLI_DEVICE_GPU, .name = "nvml0"},
+                                 {.kind = COLLI_DEVICE_NET, .name = "eth0"}};
+  colli_topo_nvlink links[] = {{0, COLLI_NVLINK_OTHER, -1, 8000},
+                               {0, COLLI_NVLINK_SWITCH, 4, 200000}};
+  const colli_topo topo = {.ndevices = 2, .devices = devices, .nnvlinks = 2, .nvlinks = links};
+  expect_nvlinks(&topo, 0, "NVLinks: 200 Gbit/s to 1 switch, 8 Gbit/s to other devices");
+  expect_nvlinks(&topo, 1, "");
 }
 
 /* A card that appears as 64 (SR-IOV): the reason is there, whatever is left out. */

@@ -128,6 +128,37 @@ static void remove_machine(void) {
   cr_assert_eq(system(command), 0);
 }
 
+/* Of ports that are active, the fastest counts; a port that is down may have a rate as well. */
+Test(sysfs, all_ports_of_a_device_count, .init = make_machine, .fini = remove_machine) {
+  static const char *const states[] = {"4: ACTIVE", "4: ACTIVE", "1: DOWN"};
+  static const char *const rates[] = {"25 Gb/sec (1X EDR)", "100 Gb/sec (4X EDR)",
+                                      "200 Gb/sec (4X HDR)"};
+  char path[128];
+  for (int port = 0; port < 3; port++) {
+    snprintf(path, sizeof(path), "class/infiniband/mlx5_0/ports/%d/state", port + 1);
+    put(path, states[port]);
+    snprintf(path, sizeof(path), "class/infiniband/mlx5_0/ports/%d/rate", port + 1);
+    put(path, rates[port]);
+  }
+  put("class/infiniband/mlx5_1/ports/1/state", "1: DOWN");
+  put("class/infiniband/mlx5_1/ports/1/rate", "10 Gb/sec (4X SDR)");
+  put("class/net/eth0/speed", "25000");
+  put("class/net/eth1/speed", "-1"); /* no link */
+  cr_expect_eq(colli_topo_link_mbit(root, COLLI_DEVICE_RDMA, "mlx5_0"), 100000);
+  cr_expect_eq(colli_topo_link_mbit(root, COLLI_DEVICE_RDMA, "mlx5_1"), 0);
+  cr_expect_eq(colli_topo_link_mbit(root, COLLI_DEVICE_RDMA, "mlx5_2"), 0);
+  cr_expect_eq(colli_topo_link_mbit(root, COLLI_DEVICE_NET, "eth0"), 25000);
+  cr_expect_eq(colli_topo_link_mbit(root, COLLI_DEVICE_NET, "eth1"), 0);
+  char link[128], target[128];
+  snprintf(link, sizeof(link), "%s/class/infiniband/mlx5_0/device", root);
+  snprintf(target, sizeof(target), "%s/bus/pci/devices/0000:44:00.0", root);
+  cr_assert_eq(symlink(target, link), 0);
+  colli_topo *topo = read_machine(root);
+  cr_assert_eq(topo->ndevices, 1);
+  cr_expect_eq(topo->devices[0].link_mbit, 100000, "of that machine, not of this one");
+  colli_topo_free(topo);
+}
+
 Test(sysfs, another_machine, .init = make_machine, .fini = remove_machine) {
   colli_topo *topo = read_machine(root);
   static const int core_of_unit[] = {0, 1, 2, 3, 0, 1, 2};

@@ -57,12 +57,13 @@ Test(topo, dgx2_has_two_packages_and_sixteen_gpus) {
   colli_topo *topo = load_file("nvidiaDGX2.xml");
   cr_expect_eq(topo->npackages, 2);
   cr_expect_eq(topo->nnuma, 2);
-  cr_expect_eq(topo->ndevices, 16);
-  cr_expect_eq(devices(topo, COLLI_DEVICE_GPU, 0), 8);
+  cr_expect_eq(topo->ndevices, 16);                    /* "nvml0" to "nvml15"; switches have none */
+  cr_expect_eq(devices(topo, COLLI_DEVICE_GPU, 0), 8); /* a board for each package */
   cr_expect_eq(devices(topo, COLLI_DEVICE_GPU, 1), 8);
   cr_expect_str_eq(device(topo, "nvml0")->bus, "0000:34:00.0");
   cr_expect_eq(device(topo, "nvml15")->package, 1);
-  cr_expect_gt(device(topo, "nvml0")->link_mbit, 100000.0); /* PCI Express 3, 16 lanes */
+  /* PCI Express 3, 16 lanes: 15.75 GB/s; its NVLinks, which are faster, count apart. */
+  cr_expect_float_eq(device(topo, "nvml0")->link_mbit, 126000.0, 100.0);
   colli_topo_free(topo);
 }
 
@@ -93,8 +94,8 @@ Test(topo, one_gpu_with_three_names_is_one_gpu) {
   colli_topo *topo = load_file("power8gpudistances.xml");
   cr_expect_eq(topo->npackages, 2);
   cr_expect_eq(topo->ncores, 8);
-  cr_expect_eq(topo->npus, 16);
-  cr_expect_eq(topo->ndevices, 4);
+  cr_expect_eq(topo->npus, 16);    /* two threads of each core are left */
+  cr_expect_eq(topo->ndevices, 4); /* as nvml0 to nvml3: also as cuda0 and opencl0d0 and so on */
   cr_expect_eq(devices(topo, COLLI_DEVICE_GPU, 0), 2);
   cr_expect_eq(device(topo, "nvml3")->numa_node, 1);
   colli_topo_free(topo);
@@ -390,7 +391,9 @@ Test(topo, what_a_child_says_is_checked) {
   *(unsigned char *)&core->allowed = 2;
   cr_expect_null(colli_topo_unpack(bytes, nbytes));
   *(unsigned char *)&core->allowed = 1;
-  ((colli_topo_pci *)(bytes + nbytes) - 1)->kind = COLLI_DEVICE_GPU + 1; /* it comes last */
+  /* The places of PCI devices come last, before NVLinks. */
+  char *links = bytes + nbytes - (size_t)topo->nnvlinks * sizeof(*topo->nvlinks);
+  ((colli_topo_pci *)(void *)links - 1)->kind = COLLI_DEVICE_GPU + 1;
   cr_expect_null(colli_topo_unpack(bytes, nbytes));
   free(bytes);
   colli_topo_free(topo);

@@ -100,7 +100,4 @@ void ctl_print_text(const ctl_view *view, ctl_command command, FILE *out);
 void ctl_print_json(const ctl_view *view, ctl_command command, FILE *out);
 void ctl_print_prometheus(const ctl_view *view, FILE *out);
 
-/* Writes a text in quotes, for JSON and Prometheus; it has printable letters only. */
-void ctl_print_quoted(const char *text, FILE *out);
-
 #endif

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "collctl.h"
+#include "libcoll/tools/json/json.h"
 
 #define TRANSPORTS 8 /* more than a rank uses */
 
@@ -48,9 +49,9 @@ static const struct metric {
 /* {job="...",communicator="...",rank="0",host="...",pid="77" */
 static void print_labels(const ctl_family *family, const ctl_comm *comm, int rank, FILE *out) {
   fprintf(out, "{job=\"%016llx\",communicator=", (unsigned long long)family->comm_id);
-  ctl_print_quoted(comm->name, out);
+  colli_json_quote(comm->name, out);
   fprintf(out, ",id=\"%llx\",rank=\"%d\",host=", (unsigned long long)comm->uid, rank);
-  ctl_print_quoted(comm->pages[rank]->host, out);
+  colli_json_quote(comm->pages[rank]->host, out);
   fprintf(out, ",pid=\"%d\"", comm->pages[rank]->seen_pid);
 }
 
@@ -99,7 +100,7 @@ static void print_sent(const ctl_family *family, const ctl_comm *comm, int rank,
     fputs(what, out);
     print_labels(family, comm, rank, out);
     fputs(",transport=", out);
-    ctl_print_quoted(names[i], out);
+    colli_json_quote(names[i], out);
     fprintf(out, "} %llu\n", (unsigned long long)sent[i]);
   }
 }
@@ -113,7 +114,7 @@ static void print_rails_of(const ctl_family *family, int rank, bool lost, FILE *
       continue;
     fprintf(out, "libcoll_%srails{job=\"%016llx\",rank=\"%d\",host=", lost ? "lost_" : "",
             (unsigned long long)family->comm_id, rank);
-    ctl_print_quoted(page->host, out);
+    colli_json_quote(page->host, out);
     fprintf(out, ",pid=\"%d\",peer=\"%d\"} %u\n", page->seen_pid, peer,
             lost ? link->lost_rails : link->rails);
   }

@@ -170,6 +170,9 @@ static void take_costs(coll_comm *comm, const colli_shape *shape, cluster *out) 
                              ? (colli_pair_cost){model->near_alpha_ns, model->near_beta_ns_per_byte}
                              : model->inner[i];
     memcpy(out->level[i].group, group, (size_t)out->nranks * sizeof(*group));
+    for (int rank = 0; rank < out->nranks; rank++)
+      if (group[rank] >= out->level[i].ngroups)
+        out->level[i].ngroups = group[rank] + 1;
   }
   for (int i = 0; i < out->nlinks; i++)
     out->link_ns_per_byte[i] = links[i];
@@ -189,22 +192,30 @@ static void take_hosts(const topo_ranks *from, const int *host, const int *machi
   }
 }
 
-/* Fills in the cluster once all machines are known. */
-static coll_status fill(coll_comm *comm, const topo_ranks *from, const brief *briefs, int *scratch,
+/* Fills in the cluster: `machine` has the number of each first rank's machine, of nmachines. */
+static coll_status fill(const topo_ranks *from, int nmachines, int *host, const int *machine,
                         cluster *out) {
+  coll_comm *comm = from->comm;
   const colli_shape shape = colli_comm_shape(comm, COLLI_ALLREDUCE);
-  int *host = scratch, *machine = scratch + from->nranks;
   out->nranks = from->nranks;
   out->nlevels = shape.ngroups > 1 ? shape.ninner + 1 : 0;
   out->nlinks =
       colli_comm_chooser(comm)->model->link_beta_ns_per_byte ? colli_host_links_count(&shape) : 0;
   out->nhosts = number_hosts(comm, from->nranks, host);
-  out->nmachines = number_machines(briefs, from->nranks, machine);
+  out->nmachines = nmachines;
   if (!cluster_allocate(out))
     return COLL_ERR_NO_MEMORY;
   take_costs(comm, &shape, out);
   take_hosts(from, host, machine, out);
   return COLL_OK;
+}
+
+bool topo_cluster_outline(const topo_ranks *from, cluster *out) {
+  int *scratch = calloc(2 * (size_t)from->nranks, sizeof(*scratch));
+  *out = (cluster){0};
+  const bool made = scratch && fill(from, 0, scratch, scratch + from->nranks, out) == COLL_OK;
+  free(scratch);
+  return made;
 }
 
 /* Says on which rank a machine could not be read; the error is that rank's own on that rank. */
@@ -236,7 +247,8 @@ coll_status topo_cluster_gather(coll_comm *comm, const topo_ranks *from, cluster
   if (status == COLL_OK)
     status = check_briefs(comm, briefs, from->nranks, rank, error);
   if (status == COLL_OK)
-    status = fill(comm, from, briefs, scratch, out);
+    status =
+        fill(from, number_machines(briefs, from->nranks, scratch + n), scratch, scratch + n, out);
   if (status == COLL_OK)
     status = collect(comm, rank, xml, briefs, out);
   if (status != COLL_OK && error->message[0] == '\0')

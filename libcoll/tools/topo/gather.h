@@ -15,6 +15,10 @@
 coll_status topo_cluster_gather(coll_comm *comm, const topo_ranks *from, cluster *out,
                                 coll_error *error);
 
+/* The same without machines, on each rank by itself, for what a run tells of itself. Freed with
+ * cluster_free(). False: out of memory. */
+bool topo_cluster_outline(const topo_ranks *from, cluster *out);
+
 /* cluster_print.c: prints a cluster from a file of that name; the exit status. */
 int topo_cluster_print(const cluster *c, const char *path);
 

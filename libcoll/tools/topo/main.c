@@ -9,14 +9,13 @@
 #include <string.h>
 
 #include "libcoll/base/param.h"
+#include "libcoll/tools/topo/draw.h"
 #include "libcoll/tools/topo/files.h"
 #include "libcoll/tools/topo/gather.h"
-#include "libcoll/tools/topo/gpus.h"
-#include "libcoll/tools/topo/network.h"
+#include "libcoll/tools/topo/json_show.h"
 #include "libcoll/tools/topo/ranks.h"
 #include "libcoll/tools/topo/request.h"
 #include "libcoll/tools/topo/topo.h"
-#include "transports/registry.h"
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
@@ -72,31 +71,6 @@ static int print_places(const colli_topo *topo, int nranks) {
   return 0;
 }
 
-/* A setting of the environment. */
-static const char *setting(void *ctx, const char *name) {
-  const char *text = colli_params_text(ctx, name);
-  return text ? text : "";
-}
-
-/* Prints the network devices that a rank would use, and the GPUs. */
-static void print_devices(const colli_topo *topo) {
-  colli_params params;
-  coll_error error = COLL_ERROR_INIT;
-  topo_gpus gpus;
-  if (colli_params_load(&params, &error) != COLL_OK) {
-    printf("\nnetwork devices: %s\n", error.message);
-    return;
-  }
-  coll_transport_env env = {.size = sizeof(env), .ctx = &params, .param = setting};
-  colli_devices_print(&env, stdout);
-  if (!topo_gpus_find(topo, &gpus)) {
-    puts("\nGPUs\n  out of memory");
-    return;
-  }
-  topo_gpus_print(&gpus, stdout);
-  topo_gpus_free(&gpus);
-}
-
 /* Prints what went wrong with the communicator, or with the memory for what it says. */
 static int failed(const coll_comm *comm, coll_status status) {
   coll_error error = COLL_ERROR_INIT;
@@ -127,48 +101,6 @@ static int write_ranks(const request *asked, const colli_topo *topo, const topo_
   return status;
 }
 
-/* Writes the picture of a network; returns the exit status. */
-static int write_network(const request *asked, topo_network *network) {
-  topo_file file;
-  if (!topo_file_open(&file, asked->network))
-    return 1;
-  const bool drawn = topo_network_svg(network, file.out);
-  if (!drawn)
-    fputs("coll_topo: out of memory\n", stderr);
-  return topo_file_close(&file, drawn);
-}
-
-/* Draws the network of a run; returns the exit status. */
-static int draw_run(const request *asked, coll_comm *comm) {
-  topo_network network;
-  coll_error error = COLL_ERROR_INIT;
-  int status = 1;
-  if (topo_network_make(comm, asked->coll, asked->bytes, &network, &error) == COLL_OK)
-    status = write_network(asked, &network);
-  else
-    fprintf(stderr, "coll_topo: %s\n", error.message);
-  topo_network_free(&network);
-  return status;
-}
-
-/* Draws a described network; returns the exit status. */
-static int draw_described(const request *asked) {
-  static answer a;
-  topo_network network;
-  coll_error error = COLL_ERROR_INIT;
-  int status = 1;
-  a.shape = (colli_shape){.coll = asked->coll,
-                          .order = colli_order_of_sums(COLL_DETERMINISTIC_OFF, asked->coll)};
-  described_set_up(&asked->net, NULL, &a);
-  if (topo_network_describe(&asked->net, &a, asked->bytes, &network, &error) == COLL_OK)
-    status = write_network(asked, &network);
-  else
-    fprintf(stderr, "coll_topo: %s\n", error.message);
-  topo_network_free(&network);
-  described_free(&a);
-  return status;
-}
-
 /* Gathers the whole cluster; rank 0 writes it. */
 static int save_run(const request *asked, coll_comm *comm, const topo_ranks *from, int rank) {
   cluster all = {0};
@@ -193,11 +125,10 @@ static int save_run(const request *asked, coll_comm *comm, const topo_ranks *fro
 static int show_ranks(const request *asked, coll_comm *comm, const colli_topo *topo, int rank) {
   topo_ranks from;
   topo_paths paths = {0};
-  const bool prints =
-      asked->save == NULL && asked->network == NULL && asked->xml == NULL && asked->svg == NULL;
+  const bool tells = asked->save == NULL && asked->xml == NULL && asked->svg == NULL;
   coll_status gathered = topo_ranks_gather(comm, topo, &from);
   int status = 0;
-  if (gathered == COLL_OK && prints)
+  if (gathered == COLL_OK && tells)
     gathered = topo_paths_gather(comm, asked->pair, &paths);
   if (gathered != COLL_OK)
     status = failed(comm, gathered);
@@ -206,8 +137,10 @@ static int show_ranks(const request *asked, coll_comm *comm, const colli_topo *t
   else if (rank == 0 && asked->pair[0] >= 0)
     topo_ranks_explain(&from, &paths, stdout);
   else if (rank == 0 && asked->network != NULL)
-    status = draw_run(asked, comm);
-  else if (rank == 0 && !prints)
+    status = topo_draw_run(asked, comm, &from, &paths);
+  else if (rank == 0 && asked->json != NULL)
+    status = topo_json_show_run(asked->json, topo, &from, &paths);
+  else if (rank == 0 && !tells)
     status = write_ranks(asked, topo, &from);
   else if (rank == 0)
     topo_ranks_print(&from, &paths, stdout);
@@ -251,14 +184,17 @@ static int show_machine(const request *wish) {
     return 1;
   }
   int exit_status;
-  if (asked.xml != NULL || asked.svg != NULL) {
+  const int allowed = colli_topo_allowed_cores(topo), most = allowed < 8 ? allowed : 8;
+  const int nranks = asked.net.nranks > 0 ? asked.net.nranks : most;
+  if (asked.json != NULL) {
+    exit_status = topo_json_show_machine(asked.json, topo, nranks, !*asked.source);
+  } else if (asked.xml != NULL || asked.svg != NULL) {
     exit_status = write_machine(&asked, topo);
   } else {
-    const int allowed = colli_topo_allowed_cores(topo), most = allowed < 8 ? allowed : 8;
     colli_topo_print(topo, stdout);
     if (!*asked.source)
-      print_devices(topo);
-    exit_status = print_places(topo, asked.net.nranks > 0 ? asked.net.nranks : most);
+      topo_here_print(topo);
+    exit_status = print_places(topo, nranks);
   }
   colli_topo_free(topo);
   return exit_status;
@@ -294,10 +230,9 @@ static int show_run(const request *asked) {
   } else if (colli_topo_load("", &topo, &error) != COLL_OK) {
     fprintf(stderr, "coll_topo: %s\n", error.message);
   } else {
-    if (rank == 0 && asked->xml == NULL && asked->svg == NULL && asked->pair[0] < 0 &&
-        asked->network == NULL && asked->save == NULL) {
+    if (rank == 0 && !topo_ask_writes(asked) && asked->pair[0] < 0) {
       colli_topo_print(topo, stdout);
-      print_devices(topo);
+      topo_here_print(topo);
     }
     status = show_ranks(asked, comm, topo, rank);
   }
@@ -309,14 +244,19 @@ static int show_run(const request *asked) {
 int main(int argc, char **argv) {
   request asked = topo_ask(argc, argv);
   const bool is_other = asked.describes || asked.source != NULL || asked.net.nranks > 0;
-  const bool writes = asked.network != NULL || asked.xml != NULL || asked.svg != NULL;
-  if (is_other && writes && topo_files_of_another())
+  if (is_other && topo_ask_writes(&asked) && topo_files_of_another())
     return 0; /* of a run, only rank 0 draws what is not the run's */
-  if (asked.describes) {
-    const int status = asked.network != NULL ? draw_described(&asked)
-                                             : topo_cluster_print(asked.net.cluster, asked.source);
-    described_unload(&asked.net);
-    return status;
-  }
-  return is_other ? show_machine(&asked) : show_run(&asked);
+  if (!asked.describes)
+    return is_other ? show_machine(&asked) : show_run(&asked);
+  int status;
+  if (asked.network != NULL)
+    status = topo_draw_described(&asked);
+  else if (asked.pair[0] >= 0)
+    status = topo_predict(&asked);
+  else if (asked.json != NULL)
+    status = topo_json_show_cluster(asked.json, asked.net.cluster, asked.source);
+  else
+    status = topo_cluster_print(asked.net.cluster, asked.source);
+  described_unload(&asked.net);
+  return status;
 }

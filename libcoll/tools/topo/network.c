@@ -22,16 +22,71 @@ int topo_network_meet(const topo_network *network, int a, int b) {
   return level;
 }
 
-/* Adds what all ranks send, in elements. */
-static coll_status add_all(const colli_choice *choice, const colli_shape *shape, double *sent) {
-  colli_shape mine = *shape;
-  for (mine.rank = 0; mine.rank < mine.nranks; mine.rank++) {
-    colli_sched *sched;
-    const coll_status status = colli_algo_emit(choice->algo, &mine, &sched);
-    if (status != COLL_OK)
-      return status;
-    colli_partition_sent(&choice->partition, sched, sent + (size_t)mine.rank * (size_t)mine.nranks);
-    colli_sched_free(sched);
+/* ---- what is drawn --------------------------------------------------------------------------- */
+
+/* The number of groups of a level. */
+static int count_groups(const topo_network *network, int level) {
+  int count = 0;
+  for (int rank = 0; rank < network->nranks; rank++)
+    if (network->group[level][rank] >= count)
+      count = network->group[level][rank] + 1;
+  return count;
+}
+
+/* Chooses what is drawn whole. */
+static coll_status choose_units(topo_network *out, coll_error *error) {
+  out->unit_level = -1;
+  out->nunits = out->nranks;
+  if (out->nranks <= TOPO_NETWORK_RANKS)
+    return COLL_OK;
+  while (++out->unit_level < out->nlevels) {
+    out->nunits = count_groups(out, out->unit_level);
+    if (out->nunits <= TOPO_NETWORK_UNITS)
+      return COLL_OK;
+  }
+  if (out->nlevels == 0)
+    return colli_error_set(error, COLL_ERR_INVALID_ARGUMENT, "network",
+                           "a network of %d ranks that are in no groups cannot be shown: the most "
+                           "are %d; say which are on one host",
+                           out->nranks, TOPO_NETWORK_RANKS);
+  return colli_error_set(error, COLL_ERR_INVALID_ARGUMENT, "network",
+                         "a network of %d ranks in %d groups cannot be shown: the most are %d; say "
+                         "which groups are in one rack or at one site",
+                         out->nranks, out->nunits, TOPO_NETWORK_UNITS);
+}
+
+/* Makes room for units and what they send, and finds their ranks. False: out of memory. */
+static bool make_units(topo_network *out) {
+  const size_t n = (size_t)out->nunits;
+  out->units = calloc(n, sizeof(*out->units));
+  out->flows = calloc(n * n, sizeof(*out->flows));
+  if (!out->units || !out->flows)
+    return false;
+  for (int rank = out->nranks - 1; rank >= 0; rank--) {
+    topo_unit *unit = &out->units[topo_network_unit(out, rank)];
+    unit->first = rank;
+    unit->nranks++;
+  }
+  return true;
+}
+
+/* ---- what is sent ---------------------------------------------------------------------------- */
+
+/* Adds what a rank sends; `sent` is a row of zeros, and is left as one. */
+static coll_status add_rank(const colli_choice *choice, const colli_shape *shape, double *sent,
+                            topo_network *out) {
+  const double elem = (double)coll_type_bytes(COLL_FLOAT32);
+  const int unit = topo_network_unit(out, shape->rank);
+  colli_sched *sched;
+  const coll_status status = colli_algo_emit(choice->algo, shape, &sched);
+  if (status != COLL_OK)
+    return status;
+  colli_partition_sent(&choice->partition, sched, sent);
+  colli_sched_free(sched);
+  for (int to = 0; to < shape->nranks; to++) {
+    topo_network_flow(out, unit, topo_network_unit(out, to))->bytes += sent[to] * elem;
+    out->across[topo_network_meet(out, shape->rank, to)] += sent[to] * elem;
+    sent[to] = 0;
   }
   return COLL_OK;
 }
@@ -39,32 +94,25 @@ static coll_status add_all(const colli_choice *choice, const colli_shape *shape,
 /* Adds up what a choice sends, and says what it is. */
 static coll_status add_up(const colli_choice *choice, const colli_shape *shape, size_t bytes,
                           topo_network *out) {
-  const size_t n = (size_t)shape->nranks;
-  out->bytes = calloc(n * n, sizeof(*out->bytes));
-  const coll_status status = out->bytes ? add_all(choice, shape, out->bytes) : COLL_ERR_NO_MEMORY;
-  if (status != COLL_OK)
-    return status;
+  double *sent = calloc((size_t)shape->nranks, sizeof(*sent));
+  coll_status status = sent && make_units(out) ? COLL_OK : COLL_ERR_NO_MEMORY;
+  colli_shape mine = *shape;
+  for (mine.rank = 0; mine.rank < mine.nranks && status == COLL_OK; mine.rank++)
+    status = add_rank(choice, &mine, sent, out);
+  free(sent);
   snprintf(out->title, sizeof(out->title), "%s of %zu bytes%s: %s", colli_coll_name(shape->coll),
            bytes, colli_exact(shape->coll) ? " a block" : "", choice->algo->name);
-  for (size_t i = 0; i < n * n; i++)
-    out->bytes[i] *= (double)coll_type_bytes(COLL_FLOAT32);
-  for (size_t a = 0; a < n; a++)
-    for (size_t b = 0; b < n; b++)
-      out->across[topo_network_meet(out, (int)a, (int)b)] += out->bytes[a * n + b];
-  return COLL_OK;
+  return status;
 }
 
 /* Finds what is sent with the algorithm that is chosen. */
-static coll_status make(const colli_shape *shape, colli_chooser *chooser, size_t bytes,
+static coll_status fill(const colli_shape *shape, colli_chooser *chooser, size_t bytes,
                         topo_network *out, coll_error *error) {
   const size_t elem = coll_type_bytes(COLL_FLOAT32), count = bytes / elem;
-  if (shape->nranks > TOPO_NETWORK_RANKS)
-    return colli_error_set(error, COLL_ERR_INVALID_ARGUMENT, "network",
-                           "a network of %d ranks cannot be shown: the most are %d", shape->nranks,
-                           TOPO_NETWORK_RANKS);
-  list_levels(shape, out);
   colli_choice choice;
-  coll_status status = colli_choose(chooser, shape, count, elem, count * elem, &choice, error);
+  coll_status status = choose_units(out, error);
+  if (status == COLL_OK)
+    status = colli_choose(chooser, shape, count, elem, count * elem, &choice, error);
   if (status != COLL_OK)
     return status;
   status = add_up(&choice, shape, bytes, out);
@@ -74,18 +122,30 @@ static coll_status make(const colli_shape *shape, colli_chooser *chooser, size_t
   return COLL_OK;
 }
 
-coll_status topo_network_make(coll_comm *comm, colli_coll coll, size_t bytes, topo_network *out,
-                              coll_error *error) {
-  const colli_shape shape = colli_comm_shape(comm, coll);
-  *out = (topo_network){.comm = comm, .nranks = shape.nranks};
-  return make(&shape, colli_comm_chooser(comm), bytes, out, error);
+topo_network topo_network_of_run(coll_comm *comm) {
+  const colli_shape shape = colli_comm_shape(comm, COLLI_ALLREDUCE);
+  topo_network made = {.comm = comm, .nranks = shape.nranks};
+  list_levels(&shape, &made);
+  return made;
 }
 
-coll_status topo_network_describe(const described_network *net, answer *a, size_t bytes,
-                                  topo_network *out, coll_error *error) {
-  *out = (topo_network){.cluster = net->cluster, .nranks = a->shape.nranks};
-  return make(&a->shape, &a->chooser, bytes, out, error);
+topo_network topo_network_of(const described_network *net, const answer *a) {
+  topo_network made = {.cluster = net->cluster, .nranks = a->shape.nranks};
+  list_levels(&a->shape, &made);
+  return made;
 }
+
+coll_status topo_network_fill_run(topo_network *network, coll_comm *comm, colli_coll coll,
+                                  size_t bytes, coll_error *error) {
+  const colli_shape shape = colli_comm_shape(comm, coll);
+  return fill(&shape, colli_comm_chooser(comm), bytes, network, error);
+}
+
+coll_status topo_network_fill(topo_network *network, answer *a, size_t bytes, coll_error *error) {
+  return fill(&a->shape, &a->chooser, bytes, network, error);
+}
+
+/* ---- names ----------------------------------------------------------------------------------- */
 
 /* What a group of a described network is called, which has no names: hosts are numbered, and wider
  * groups have those of their ranks, which follow each other. */
@@ -129,6 +189,8 @@ void topo_network_name(const topo_network *network, int level, int rank, char *t
 }
 
 void topo_network_free(topo_network *network) {
-  free(network->bytes);
-  network->bytes = NULL;
+  free(network->units);
+  free(network->flows);
+  network->units = NULL;
+  network->flows = NULL;
 }

@@ -6,18 +6,21 @@
 #include "libcoll/tools/topo/request.h"
 
 static const char usage_text[] =
-    "usage: coll_topo [--input MACHINE] [-n RANKS] [--xml FILE] [--svg FILE]\n"
-    "       collrun -n N coll_topo [--xml FILE] [--svg FILE] [--explain A,B]\n"
+    "usage: coll_topo [--input MACHINE] [-n RANKS] [--json FILE | --xml FILE --svg FILE]\n"
+    "       collrun -n N coll_topo [--json FILE | --xml FILE --svg FILE | --explain A,B]\n"
     "       collrun -n N coll_topo --network FILE [--messages COLLECTIVE:BYTES]\n"
     "       collrun -n N coll_topo --save FILE\n"
     "       coll_topo --network FILE [--messages COLLECTIVE:BYTES] -n RANKS [--hosts H ...]\n"
-    "       coll_topo --input FILE [--network FILE [--messages COLLECTIVE:BYTES]]\n"
+    "       coll_topo --explain A,B -n RANKS [--hosts H ...]\n"
+    "       coll_topo --input FILE [--json FILE | --network FILE [--messages COLLECTIVE:BYTES] |\n"
+    "                              --explain A,B]\n"
     "Shows this machine, and on which core each of RANKS ranks would run. Under collrun it also\n"
     "shows where the ranks are, and which transport each pair of them uses and why. If CUDA's\n"
     "driver is here: this machine's GPUs, their links, and how calls in streams run between them.\n"
     "  --input MACHINE  show another machine: an hwloc XML file, or \"numa:2 core:4 pu:1\"; or a\n"
     "                   cluster that --save has written\n"
     "  -n, --ranks RANKS  number of ranks to place (default: one for each core, or 8)\n"
+    "  --json FILE      write what is shown as JSON, for programs\n"
     "  --xml FILE       write the machine as hwloc XML, for --input and COLL_TOPO_FILE\n"
     "  --svg FILE       write a picture of the machine, with the ranks if -n or collrun places "
     "them\n"
@@ -29,8 +32,9 @@ static const char usage_text[] =
     "  --save FILE      under collrun: describe the whole cluster, for --input here and in "
     "coll_explain:\n"
     "                   each different machine, ranks, hosts, levels, and what messages cost\n"
-    "A network that does not run, as coll_explain takes it, can be drawn, too:\n" DESCRIBED_HELP
-    "With --xml or --svg nothing is printed. The FILE - is standard output.\n";
+    "A network that does not run, as coll_explain takes it, can be drawn or explained, "
+    "too:\n" DESCRIBED_HELP
+    "With --json, --xml or --svg nothing is printed. The FILE - is standard output.\n";
 
 /* Reads "A,B", two numbers of ranks that differ. */
 static void take_pair(const char *text, int pair[2]) {
@@ -68,6 +72,9 @@ static void take_option(int letter, request *asked) {
   case 's':
     asked->svg = optarg;
     break;
+  case 'j':
+    asked->json = optarg;
+    break;
   case 'e':
     take_pair(optarg, asked->pair);
     break;
@@ -93,17 +100,25 @@ static void check_request(const request *asked) {
   const bool pair = asked->pair[0] >= 0, network = asked->network != NULL;
   const bool machine = asked->source != NULL && !asked->net.cluster;
   const bool other = asked->svg != NULL || asked->xml != NULL || machine;
-  if ((pair && network) || ((pair || network) && other) || (pair && asked->net.nranks > 0))
+  if ((pair && network) || ((pair || network) && other))
     described_refuse("--explain and --network stand alone");
+  if (asked->json != NULL &&
+      (pair || network || asked->save != NULL || asked->svg != NULL || asked->xml != NULL))
+    described_refuse("--json stands alone, or with --input and -n");
   if (asked->save != NULL &&
       (asked->source != NULL || pair || network || other || asked->net.nranks > 0))
     described_refuse("--save stands alone");
-  if (asked->net.cluster && (pair || asked->svg != NULL || asked->xml != NULL))
-    described_refuse("what --save has written is for --network, or to be shown");
+  if (asked->net.cluster && (asked->svg != NULL || asked->xml != NULL))
+    described_refuse("what --save has written is for --network and --explain, or to be shown");
   if (asked->messages && !network)
     described_refuse("--messages is for --network");
-  if (asked->describes && !network)
-    described_refuse("--hosts and what else describes a network is for --network");
+  if (asked->describes && !network && !pair)
+    described_refuse("--hosts and what else describes a network is for --network and --explain");
+}
+
+bool topo_ask_writes(const request *asked) {
+  return asked->json != NULL || asked->xml != NULL || asked->svg != NULL ||
+         asked->network != NULL || asked->save != NULL;
 }
 
 request topo_ask(int argc, char **argv) {
@@ -111,6 +126,7 @@ request topo_ask(int argc, char **argv) {
                                         {"input", required_argument, NULL, 'i'},
                                         {"xml", required_argument, NULL, 'x'},
                                         {"svg", required_argument, NULL, 's'},
+                                        {"json", required_argument, NULL, 'j'},
                                         {"explain", required_argument, NULL, 'e'},
                                         {"network", required_argument, NULL, 'w'},
                                         {"messages", required_argument, NULL, 'm'},
@@ -126,7 +142,8 @@ request topo_ask(int argc, char **argv) {
   if (asked.source != NULL && cluster_is_file(asked.source))
     described_load(&asked.net, asked.source);
   check_request(&asked);
-  asked.describes |= asked.net.cluster || (asked.network != NULL && asked.net.nranks > 0);
+  asked.describes |=
+      asked.net.cluster || ((asked.network != NULL || asked.pair[0] >= 0) && asked.net.nranks > 0);
   if (asked.describes)
     described_settle(&asked.net);
   return asked;

@@ -30,7 +30,7 @@ static int tell(const topo_paths *paths, coll_comm *comm, int rank,
     const int peer = peer_of(paths, rank, slot);
     const int lacks = peer < 0 ? 0 : colli_comm_paths(comm, peer, mine[slot], TOPO_PATHS_BYTES);
     if (lacks > 0 && *mine[slot] == '\0')
-      strcpy(mine[slot], "(not connected)");
+      strcpy(mine[slot], TOPO_PATHS_LOST);
     add_round_trip(paths, peer < 0 ? 0 : colli_comm_round_trip(comm, peer), mine[slot]);
     lacking += lacks;
   }

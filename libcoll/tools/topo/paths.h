@@ -6,8 +6,9 @@
 
 #include "libcoll/comm/inspect.h"
 
-#define TOPO_PATHS_RANKS 32  /* of more, only one pair is asked: all would have to connect */
-#define TOPO_PATHS_BYTES 640 /* of the ways between two ranks, in words */
+#define TOPO_PATHS_RANKS 32 /* of more, only one pair is asked: all would have to connect */
+#define TOPO_PATHS_LOST  "(not connected)" /* behind a way that could be and is not there */
+#define TOPO_PATHS_BYTES 640               /* of the ways between two ranks, in words */
 
 /* What each rank says of its ways to others. */
 typedef struct topo_paths {

@@ -6,8 +6,6 @@
 
 #include "libcoll/tuning/units.h"
 
-#define MAX_TABLE 32 /* ranks; a larger table would not be readable */
-
 /* The index of a kind in a rank's list. Adds a new kind if there is room. */
 static unsigned char kind_number(topo_report *mine, const char *transport, const char *reason) {
   int k = 0;
@@ -45,8 +43,7 @@ static const topo_report *report_of(const topo_ranks *from, int rank) {
   return (const topo_report *)(const void *)(from->all + from->bytes * (size_t)rank);
 }
 
-/* The link from one rank to another. */
-static const topo_kind *link_of(const topo_ranks *from, int rank, int peer) {
+const topo_kind *topo_ranks_link(const topo_ranks *from, int rank, int peer) {
   const topo_report *one = report_of(from, rank);
   return &one->kinds[((const unsigned char *)(one + 1))[peer]];
 }
@@ -75,18 +72,17 @@ static void print_table(const topo_ranks *from, FILE *out) {
   for (int r = 0; r < from->nranks; r++) {
     fprintf(out, "\n%6d", r);
     for (int peer = 0; peer < from->nranks; peer++)
-      fprintf(out, " %5s", peer == r ? "-" : link_of(from, r, peer)->transport);
+      fprintf(out, " %5s", peer == r ? "-" : topo_ranks_link(from, r, peer)->transport);
   }
   fputc('\n', out);
 }
 
-/* Whether a pair is the first one with its kind of link; *count receives their number. */
-static bool is_first(const topo_ranks *from, int rank, int peer, int *count) {
-  const topo_kind *this_one = link_of(from, rank, peer);
+bool topo_ranks_is_first(const topo_ranks *from, int rank, int peer, int *count) {
+  const topo_kind *this_one = topo_ranks_link(from, rank, peer);
   *count = 0;
   for (int r = 0; r < from->nranks; r++)
     for (int p = 0; p < from->nranks; p++) {
-      if (r == p || memcmp(link_of(from, r, p), this_one, sizeof(topo_kind)) != 0)
+      if (r == p || memcmp(topo_ranks_link(from, r, p), this_one, sizeof(topo_kind)) != 0)
         continue;
       if (*count == 0 && (r != rank || p != peer))
         return false;
@@ -99,9 +95,9 @@ void topo_ranks_print_reasons(const topo_ranks *from, const char *indent, FILE *
   for (int r = 0; r < from->nranks; r++)
     for (int peer = 0; peer < from->nranks; peer++) {
       int count;
-      if (r == peer || !is_first(from, r, peer, &count))
+      if (r == peer || !topo_ranks_is_first(from, r, peer, &count))
         continue;
-      const topo_kind *link = link_of(from, r, peer);
+      const topo_kind *link = topo_ranks_link(from, r, peer);
       fprintf(out, "%s%s, %d link%s (the first from %d to %d): %s\n", indent, link->transport,
               count, count == 1 ? "" : "s", r, peer, link->reason);
     }
@@ -151,7 +147,7 @@ void topo_ranks_free(topo_ranks *ranks) {
 
 void topo_ranks_print(const topo_ranks *from, const topo_paths *paths, FILE *out) {
   print_ranks(from, out);
-  if (from->nranks > 1 && from->nranks <= MAX_TABLE)
+  if (from->nranks > 1 && from->nranks <= TOPO_TABLE)
     print_table(from, out);
   if (from->nranks > 1) {
     fputs("\nwhy\n", out);
@@ -162,6 +158,35 @@ void topo_ranks_print(const topo_ranks *from, const topo_paths *paths, FILE *out
 
 int topo_ranks_core(const topo_ranks *from, int rank) {
   return report_of(from, rank)->core;
+}
+
+int topo_ranks_numa_node(const topo_ranks *from, int rank) {
+  return report_of(from, rank)->numa_node;
+}
+
+const char *topo_ranks_speed_source(uint64_t source) {
+  return source == COLLI_SPEED_MEASURED ? "measured"
+         : source == COLLI_SPEED_CARDS  ? "as its cards can do"
+                                        : "COLL_LINK_SPEED";
+}
+
+/* The number before " rail" in a transport's reason; 0: there is none. */
+static int rails_in(const char *reason) {
+  const char *end = strstr(reason, " rail"), *at = end;
+  while (at && at > reason && at[-1] >= '0' && at[-1] <= '9')
+    at--;
+  return at && at < end ? atoi(at) : 0;
+}
+
+void topo_ranks_rails(const topo_ranks *from, const topo_paths *paths, int rank, int peer,
+                      int *rails, int *lost) {
+  const char *ways = topo_paths_of(paths, rank, peer);
+  *lost = 0;
+  *rails = rank == peer ? 0 : rails_in(topo_ranks_link(from, rank, peer)->reason);
+  if (*rails == 0 && *ways)
+    *rails = 1;
+  for (const char *at = ways; *lost < *rails && (at = strstr(at, TOPO_PATHS_LOST)) != NULL; at++)
+    (*lost)++;
 }
 
 void topo_ranks_cores(const topo_ranks *from, int *cores) {
@@ -183,53 +208,53 @@ static void print_place(const topo_ranks *from, int rank, FILE *out) {
     fprintf(out, ", in %s", info.levels);
   if (info.link_mbit > 0)
     fprintf(out, ", a link of %.4g Mbit/s (%s)", info.link_mbit,
-            info.link_source == COLLI_SPEED_MEASURED ? "measured"
-            : info.link_source == COLLI_SPEED_CARDS  ? "as its cards can do"
-                                                     : "COLL_LINK_SPEED");
+            topo_ranks_speed_source(info.link_source));
   fputc('\n', out);
 }
 
-/* Prints the narrowest group in which both ranks are. */
-static void print_nearest(const topo_ranks *from, int a, int b, FILE *out) {
-  const colli_rank_info left = colli_comm_info(from->comm, a),
-                        right = colli_comm_info(from->comm, b);
+void topo_print_nearest(bool one_host, const char *left, const char *right, FILE *out) {
   size_t common = 0; /* bytes of names that both have */
   for (size_t at = 0;; at++) {
-    const bool ends = left.levels[at] == '\0' || left.levels[at] == '/',
-               other_ends = right.levels[at] == '\0' || right.levels[at] == '/';
+    const bool ends = left[at] == '\0' || left[at] == '/',
+               other_ends = right[at] == '\0' || right[at] == '/';
     if (ends && other_ends)
       common = at;
-    if (left.levels[at] != right.levels[at] || left.levels[at] == '\0')
+    if (left[at] != right[at] || left[at] == '\0')
       break;
   }
-  if (colli_comm_host(from->comm, a) == colli_comm_host(from->comm, b))
+  if (one_host)
     fputs("they are on one host\n", out);
   else if (common > 0)
-    fprintf(out, "they are on two hosts, both in %.*s\n", (int)common, left.levels);
+    fprintf(out, "they are on two hosts, both in %.*s\n", (int)common, left);
   else
-    fprintf(out, "they are on two hosts%s\n", *left.levels ? " that are in no group together" : "");
+    fprintf(out, "they are on two hosts%s\n", *left ? " that are in no group together" : "");
 }
 
 /* Prints how messages go from one rank to another. */
 static void print_link(const topo_ranks *from, const topo_paths *paths, int rank, int peer,
                        FILE *out) {
-  const topo_kind *link = link_of(from, rank, peer);
+  const topo_kind *link = topo_ranks_link(from, rank, peer);
   const char *ways = topo_paths_of(paths, rank, peer);
   fprintf(out, "from %d to %d: %s: %s%s%s\n", rank, peer, link->transport, link->reason,
           *ways ? ": " : "", ways);
 }
 
-void topo_ranks_explain(const topo_ranks *from, const topo_paths *paths, FILE *out) {
-  const int a = paths->pair[0], b = paths->pair[1];
-  double alpha_ns, beta;
-  colli_comm_pair_cost(from->comm, a, b, &alpha_ns, &beta);
-  print_place(from, a, out);
-  print_place(from, b, out);
-  print_nearest(from, a, b, out);
-  print_link(from, paths, a, b, out);
-  print_link(from, paths, b, a, out);
+void topo_print_cost(colli_pair_cost cost, FILE *out) {
   fprintf(out,
           "the choice of algorithms assumes that a message between them takes %.3f ms and %.4g ns "
           "a byte (%.0f Mbit/s)\n",
-          alpha_ns * 1e-6, beta, COLLI_NS_PER_BYTE_AT_1_MBIT / beta);
+          cost.alpha_ns * 1e-6, cost.beta_ns_per_byte,
+          COLLI_NS_PER_BYTE_AT_1_MBIT / cost.beta_ns_per_byte);
+}
+
+void topo_ranks_explain(const topo_ranks *from, const topo_paths *paths, FILE *out) {
+  const int a = paths->pair[0], b = paths->pair[1];
+  print_place(from, a, out);
+  print_place(from, b, out);
+  topo_print_nearest(colli_comm_host(from->comm, a) == colli_comm_host(from->comm, b),
+                     colli_comm_info(from->comm, a).levels, colli_comm_info(from->comm, b).levels,
+                     out);
+  print_link(from, paths, a, b, out);
+  print_link(from, paths, b, a, out);
+  topo_print_cost(colli_comm_pair_cost(from->comm, a, b), out);
 }

@@ -8,6 +8,7 @@ typedef struct request {
   const char *source; /* a machine; NULL: COLL_TOPO_FILE or this one, and the ranks on it */
   const char *xml;    /* file to write, or NULL */
   const char *svg;
+  const char *json;
   int pair[2];         /* of ranks to explain; -1: not given */
   const char *network; /* file to write, or NULL */
   colli_coll coll;     /* what it shows */
@@ -20,5 +21,8 @@ typedef struct request {
 
 /* Reads the command line; ends the program if it is bad. */
 request topo_ask(int argc, char **argv);
+
+/* Whether it asks for a file, so that nothing is printed. */
+bool topo_ask_writes(const request *asked);
 
 #endif

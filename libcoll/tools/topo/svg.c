@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "libcoll/tools/json/json.h"
 #include "libcoll/tools/topo/topo.h"
 
 #define MARGIN 12.0
@@ -21,31 +22,12 @@ static const char style[] =
 
 /* ---- text ------------------------------------------------------------------------------------ */
 
-/* The length of the UTF-8 character at the start of a text; 0 if it is none that XML may have. */
-static int utf8_length(const unsigned char *text) {
-  const int length = text[0] < 0x80       ? 1
-                     : text[0] >> 5 == 6  ? 2
-                     : text[0] >> 4 == 14 ? 3
-                     : text[0] >> 3 == 30 ? 4
-                                          : 0;
-  unsigned code = length == 1 ? text[0] : text[0] & (0xffu >> (length + 1));
-  for (int i = 1; i < length; i++) {
-    if (text[i] >> 6 != 2)
-      return 0;
-    code = code << 6 | (text[i] & 63u);
-  }
-  static const unsigned least[] = {0, 0x20, 0x80, 0x800, 0x10000};
-  const bool sound = code >= least[length] && code != 0x7f && code <= 0x10ffff && code != 0xfffe &&
-                     code != 0xffff && (code < 0xd800 || code > 0xdfff);
-  return sound ? length : 0;
-}
-
 void topo_svg_text(FILE *out, const char *text, size_t most) {
   static const char *const entities[] = {
       ['&'] = "&amp;", ['<'] = "&lt;", ['>'] = "&gt;", ['"'] = "&quot;", ['\''] = "&#39;"};
   const unsigned char *at = (const unsigned char *)text;
   for (size_t i = 0; *at != '\0'; i++) {
-    const int length = utf8_length(at);
+    const int length = colli_utf8_length(at);
     if (i + 1 >= most && at[length > 0 ? length : 1] != '\0') {
       fputs("…", out);
       return;
@@ -150,7 +132,7 @@ static void draw_core(const topo_scene *scene, const box *b, FILE *out) {
 
 static void draw_device(const topo_scene *scene, const box *b, const box *parent, FILE *out) {
   const colli_topo_device *device = &scene->topo->devices[b->index];
-  char text[128], nearest[COLLI_TOPO_NEAREST];
+  char text[128], nearest[COLLI_TOPO_NEAREST], nvlinks[COLLI_TOPO_NVLINKS];
   const double bus = b->y - 0.75 * PAD, middle = b->x + b->w / 2, trunk = parent->x + PAD / 2;
   fprintf(out, "<path class=\"link\" d=\"M%.1f %.1fV%.1fH%.1fV%.1f\"/>\n", trunk,
           parent->y + (parent->kind == BOX_MACHINE ? 0 : TITLE_H), bus, middle, b->y);
@@ -160,6 +142,10 @@ static void draw_device(const topo_scene *scene, const box *b, const box *parent
   if (*colli_topo_nearest_cards(scene->topo, device->bus, nearest)) {
     fputs("; ", out);
     topo_svg_text(out, nearest, sizeof(nearest));
+  }
+  if (*colli_topo_nvlinks_text(scene->topo, b->index, nvlinks)) {
+    fputs("; ", out);
+    topo_svg_text(out, nvlinks, sizeof(nvlinks));
   }
   fprintf(out, "</title><rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"/>\n", b->x, b->y,
           b->w, b->h);
@@ -211,6 +197,17 @@ static void put_summary(const topo_scene *scene, double width, double *y, FILE *
   put_lines(out, text, width, "", y);
 }
 
+/* Writes where the NVLinks of each GPU go. */
+static void put_nvlinks(const colli_topo *topo, double width, double *y, FILE *out) {
+  char text[COLLI_TOPO_NVLINKS], line[COLLI_TOPO_NVLINKS + COLLI_TOPO_NAME + 8];
+  for (int d = 0; d < topo->ndevices; d++) {
+    if (*colli_topo_nvlinks_text(topo, d, text) == '\0')
+      continue;
+    snprintf(line, sizeof(line), "GPU %s: %s", topo->devices[d].name, text);
+    put_lines(out, line, width, "", y);
+  }
+}
+
 bool topo_svg(const topo_scene *scene, FILE *out) {
   int count;
   char *head = NULL, *foot = NULL;
@@ -225,6 +222,7 @@ bool topo_svg(const topo_scene *scene, FILE *out) {
     const double top = y + PAD;
     y = top + boxes[0].h + PAD;
     put_lines(below, scene->notes, width, "", &y);
+    put_nvlinks(scene->topo, width, &y, below);
     made = fflush(above) == 0 && fflush(below) == 0;
     fprintf(out,
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%.0f\" "
