@@ -72,8 +72,10 @@ kinds = [g.get("class") for g in tree.parse(sys.argv[1]).getroot().iter("{http:/
 sys.exit([kinds.count(k) for k in ("level2", "level1", "level0", "rank")] != [2, 4, 8, 16])
 END
 done
-levels --network network.svg --messages allgather:65536
+COLL_ALGO=allgather:hier levels --network network.svg --messages allgather:65536
 expect_in "each block enters each host once" "inside hosts: 8388608 bytes" network.svg
+levels --network network.svg --messages allgather:65536
+expect_in "each block crosses the line once" "between groups of level 2: 1048576 bytes" network.svg
 levels --network network.svg --messages allreduce:16777216
 expect_in "the least between sites" "between groups of level 2: 33554432 bytes" network.svg
 for bad in allreduce allreduce:x none:4 barrier:0 allgatherv:8; do
