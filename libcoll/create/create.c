@@ -82,7 +82,9 @@ static void use_gpus(coll_comm *comm, uint64_t timeout_ns) {
 
 /* Measures links if a rank wants that; destroys the communicator if that fails. */
 static coll_status measure_links(coll_comm **comm, coll_error *error) {
-  coll_status status = colli_measure_links(*comm, error);
+  coll_status status = COLL_OK;
+  if (colli_measure_is_wanted(*comm))
+    status = colli_measure_links(*comm, COLLI_MEASURE_NS, error);
   if (status != COLL_OK)
     coll_comm_destroy(comm);
   return status;

@@ -104,10 +104,14 @@ static void read_slurm(colli_rank_info *info) {
 
 coll_status colli_hierarchy_describe(const char *text, colli_rank_info *info, coll_error *error) {
   clear_levels(info);
-  if (!*text)
+  if (!*text) {
     read_slurm(info);
-  if (!*text || strcmp(text, "none") == 0)
     return COLL_OK;
+  }
+  if (strcmp(text, "none") == 0) {
+    info->level_source = COLLI_LEVELS_NONE;
+    return COLL_OK;
+  }
   const char *wrong = read_levels(text, info);
   if (wrong)
     return colli_error_set(error, COLL_ERR_INVALID_USAGE, "create", "COLL_LEVELS=%s: %s", text,
@@ -127,8 +131,7 @@ static int depth_of(const colli_rank_info *info) {
   return depth;
 }
 
-/* The most trusted source that some rank has. */
-static colli_level_source find_source(const colli_rank_table *table) {
+colli_level_source colli_hierarchy_source(const colli_rank_table *table) {
   uint64_t source = COLLI_LEVELS_UNKNOWN;
   colli_rank_walk walk = colli_rank_walk_over(table, COLLI_RANK_FIELD(level_source));
   for (int rank = 0; rank < table->nranks; rank++) {
@@ -159,7 +162,9 @@ static const char *find_contradiction(const colli_rank_table *table, int *a, int
 
 /* How a rank's levels are called in messages. */
 static const char *name_levels(const colli_rank_info *info) {
-  return info->level_source == COLLI_LEVELS_DECLARED ? info->levels : "";
+  return info->level_source == COLLI_LEVELS_NONE       ? "none"
+         : info->level_source == COLLI_LEVELS_DECLARED ? info->levels
+                                                       : "";
 }
 
 /* A rank, and the name of its group. */
@@ -317,7 +322,7 @@ static coll_status fail_contradiction(const colli_rank_table *table, const char 
 
 coll_status colli_hierarchy_apply(const colli_rank_table *table, colli_locality *out,
                                   coll_error *error) {
-  const colli_level_source source = find_source(table);
+  const colli_level_source source = colli_hierarchy_source(table);
   if (source == COLLI_LEVELS_UNKNOWN)
     return COLL_OK;
   int a, b;

@@ -17,6 +17,9 @@
  */
 coll_status colli_hierarchy_describe(const char *text, colli_rank_info *info, coll_error *error);
 
+/* The most trusted source of levels that some rank has. */
+colli_level_source colli_hierarchy_source(const colli_rank_table *table);
+
 /*
  * If the ranks are in several groups of hosts, makes the widest of these the groups of `out`, which
  * are hosts before, and the others out->inner; the model has their costs. What no rank knows is
