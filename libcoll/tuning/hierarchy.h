@@ -17,6 +17,13 @@
  */
 coll_status colli_hierarchy_describe(const char *text, colli_rank_info *info, coll_error *error);
 
+/* The same for a setting that is not empty, of which the record gets nothing but levels. NULL, or
+ * what is wrong with it. */
+const char *colli_hierarchy_read(const char *text, colli_rank_info *info);
+
+/* How many levels a record has. */
+int colli_hierarchy_depth(const colli_rank_info *info);
+
 /* The most trusted source of levels that some rank has. */
 colli_level_source colli_hierarchy_source(const colli_rank_table *table);
 
