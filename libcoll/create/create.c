@@ -86,7 +86,7 @@ static void use_gpus(coll_comm *comm, uint64_t timeout_ns) {
 static coll_status measure_links(coll_comm **comm, coll_error *error) {
   coll_status status = COLL_OK;
   if (colli_measure_is_wanted(*comm))
-    status = colli_measure_links(*comm, COLLI_MEASURE_NS, error);
+    status = colli_measure_links(*comm, COLLI_MEASURE_NS, NULL, error);
   if (status != COLL_OK)
     coll_comm_destroy(comm);
   return status;

@@ -116,14 +116,9 @@ static coll_status use_records(coll_comm *comm, const colli_rank_info *all, coll
 
 /* ---- sites and racks ------------------------------------------------------------------------- */
 
-/* What was found of hosts: their sites, and the racks in these. */
-typedef struct places {
-  colli_measured_groups sites, racks;
-} places;
-
 /* Writes the levels of a host: its site, if there are several, and its rack, if there are more
  * racks than sites. */
-static void name_levels(const places *at, int host, char text[COLLI_LEVELS_BYTES]) {
+static void name_levels(const colli_measured_places *at, int host, char text[COLLI_LEVELS_BYTES]) {
   const int site = at->sites.group[host] + 1, rack = at->racks.group[host] + 1;
   if (at->sites.count > 1 && at->racks.count > at->sites.count)
     snprintf(text, COLLI_LEVELS_BYTES, COLLI_LEVEL_MEASURED_SITE "%d/rack%d", site, rack);
@@ -150,7 +145,7 @@ static void tell_groups(const coll_comm *comm, const hosts *some, const char *ki
 }
 
 /* Writes the places of the hosts in `some` into the table, and says so. */
-static coll_status note_places(coll_comm *comm, const hosts *some, const places *at,
+static coll_status note_places(coll_comm *comm, const hosts *some, const colli_measured_places *at,
                                coll_error *error) {
   const int32_t *host = host_of(comm);
   colli_rank_info *all = colli_rank_table_unpack(comm->table);
@@ -186,7 +181,8 @@ static bool knows_places(const coll_comm *comm) {
 }
 
 /* Finds sites and racks, unless levels are known. */
-static coll_status find_places(coll_comm *comm, hosts *all, uint64_t until_ns, coll_error *error) {
+static coll_status find_places(coll_comm *comm, hosts *all, uint64_t until_ns,
+                               colli_measured_places *out, coll_error *error) {
   if (knows_places(comm))
     return COLL_OK;
   list_first(comm, host_of(comm), NULL, all);
@@ -196,7 +192,7 @@ static coll_status find_places(coll_comm *comm, hosts *all, uint64_t until_ns, c
   int *numbers = malloc(2 * count * sizeof(*numbers));
   if (!numbers)
     return COLL_ERR_NO_MEMORY;
-  places at = {.sites = {.group = numbers}, .racks = {.group = numbers + count}};
+  colli_measured_places at = {.sites = {.group = numbers}, .racks = {.group = numbers + count}};
   coll_status status = colli_measure_sites(comm, &measured, &at.sites);
   if (status == COLL_OK) {
     memcpy(at.racks.group, at.sites.group, count * sizeof(*numbers));
@@ -212,6 +208,8 @@ static coll_status find_places(coll_comm *comm, hosts *all, uint64_t until_ns, c
   if (status == COLL_OK && at.racks.count > 1)
     status = note_places(comm, all, &at, error);
   free(numbers);
+  at.sites.group = at.racks.group = NULL;
+  *out = at;
   return status;
 }
 
@@ -405,7 +403,7 @@ static coll_status note_speeds(coll_comm *comm, const findings *found, coll_erro
     info->link_mbit = found[rank].rate * COLLI_NS_PER_BYTE_AT_1_MBIT;
     info->link_source = COLLI_SPEED_MEASURED;
     if (rank == comm->rank) {
-      colli_link_speed_print(info->link_mbit, text, sizeof(text));
+      colli_print_speed(info->link_mbit, text, sizeof(text));
       keep(comm, COLLI_PARAM_LINK_SPEED, text);
     }
   }
@@ -437,23 +435,27 @@ static coll_status find_speeds(coll_comm *comm, hosts *some, const deadlines *by
 
 /* Finds out all that there is to find out. */
 static coll_status measure_all(coll_comm *comm, uint64_t budget_ns, hosts *some,
-                               coll_error *error) {
+                               colli_measured_places *places, coll_error *error) {
   coll_status status = coll_barrier(comm); /* so that time begins for all ranks */
   const uint64_t now = colli_now_ns();
   const deadlines by = {now + (uint64_t)(PLACES_PART * (double)budget_ns),
                         now + (uint64_t)(LINKS_PART * (double)budget_ns), now + budget_ns};
   if (status == COLL_OK)
-    status = find_places(comm, some, by.places_ns, error);
+    status = find_places(comm, some, by.places_ns, places, error);
   return status == COLL_OK ? find_speeds(comm, some, &by, error) : status;
 }
 
-coll_status colli_measure_links(coll_comm *comm, uint64_t budget_ns, coll_error *error) {
+coll_status colli_measure_links(coll_comm *comm, uint64_t budget_ns, colli_measured_places *places,
+                                coll_error *error) {
+  colli_measured_places found = {0};
+  places = places ? places : &found;
+  *places = found;
   if (comm->calls.plans.ngroups <= 1)
     return COLL_OK;
   hosts some = {.member = calloc(2 * (size_t)comm->nranks, sizeof(int))};
   some.seen = some.member ? some.member + comm->nranks : NULL;
   const coll_status status =
-      some.member ? measure_all(comm, budget_ns, &some, error) : COLL_ERR_NO_MEMORY;
+      some.member ? measure_all(comm, budget_ns, &some, places, error) : COLL_ERR_NO_MEMORY;
   free(some.member);
   if (status == COLL_OK)
     return COLL_OK;

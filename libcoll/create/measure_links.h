@@ -5,9 +5,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "coll/coll.h"
+#include "libcoll/measure/distance.h"
 
 #define COLLI_MEASURE_NS 900000000ull /* that creation gives it */
+
+/* What hosts are in, and why, without the hosts' groups. */
+typedef struct colli_measured_places {
+  colli_measured_groups sites, racks;
+} colli_measured_places;
 
 /* Whether the record of some rank asks for it, and there are several hosts. */
 bool colli_measure_is_wanted(const coll_comm *comm);
@@ -15,10 +20,12 @@ bool colli_measure_is_wanted(const coll_comm *comm);
 /*
  * Measures, where there are several hosts, and tells all ranks' cost models. After budget_ns, from
  * when all ranks have come, it begins nothing more; what has begun ends. What it has not found by
- * then counts as not known, as the log says. All ranks call it, right after they have joined and
+ * then counts as not known, as the log says. *places (unless NULL): what was found, or zeros if
+ * levels were known. All ranks call it, right after they have joined and
  * outside of other calls. COLL_TIMEOUT_MS bounds each message. On an error, which the record
  * explains, the communicator has failed on all ranks. Errors: NO_MEMORY, and those of messages.
  */
-coll_status colli_measure_links(coll_comm *comm, uint64_t budget_ns, coll_error *error);
+coll_status colli_measure_links(coll_comm *comm, uint64_t budget_ns, colli_measured_places *places,
+                                coll_error *error);
 
 #endif

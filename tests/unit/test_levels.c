@@ -10,6 +10,7 @@
 #include "libcoll/base/prng.h"
 #include "libcoll/tuning/hierarchy.h"
 #include "libcoll/tuning/levels_file.h"
+#include "libcoll/tuning/units.h"
 
 enum { RANKS = 4 };
 
@@ -51,6 +52,32 @@ Test(levels, none_wins_over_what_is_not_declared) {
     cr_assert_eq(colli_hierarchy_describe("none", &all[3], &error), COLL_OK);
     cr_expect_eq(groups_of(all, &trusted), RANKS);
     cr_expect_eq(trusted, COLLI_LEVELS_NONE);
+  }
+}
+
+/* What is printed is as short as it can be, can be read, and is within limits. */
+Test(levels, speeds_and_times_are_printed) {
+  static const struct {
+    double value;
+    const char *speed, *time;
+  } cases[] = {{0, "1kbit", "0.001us"},
+               {1, "1mbit", "0.001us"},
+               {94.12, "94.12mbit", "0.094us"},
+               {1000, "1gbit", "1us"},
+               {1234.5678, "1.235gbit", "1.235us"},
+               {1e7 + 400, "10tbit", "10ms"},
+               {1e12, "1000tbit", "2s"}};
+  for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+    char text[32];
+    double back;
+    const char *at = text;
+    colli_print_speed(cases[i].value, text, sizeof(text));
+    cr_expect_str_eq(text, cases[i].speed);
+    cr_expect(colli_read_speed(&at, &back) && !*at, "%s", text);
+    colli_print_time(cases[i].value, text, sizeof(text));
+    at = text;
+    cr_expect_str_eq(text, cases[i].time);
+    cr_expect(colli_read_time(&at, &back) && !*at, "%s", text);
   }
 }
 
