@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "extent.h"
 #include "libcoll/comm/inspect.h"
@@ -42,6 +43,8 @@ static void look(int rank, job_call call, int generation) {
   memcpy(found.levels, info.levels, sizeof(found.levels));
 }
 
+static const char *log_level = "none";
+
 /* How long a creation takes until the last rank has it, in ms. */
 static double create(const network *net, const char *link_speed) {
   job_config config = job_defaults(1, net->hosts, 1);
@@ -56,6 +59,7 @@ static double create(const network *net, const char *link_speed) {
   config.kernel.ns_per_byte = 8e3 / net->mbit;
   found.taken = false;
   setenv("COLL_LINK_SPEED", link_speed, 1);
+  setenv("COLL_LOG", log_level, 1);
   sk_open(&config.kernel);
   cr_assert(job_run(&config));
   uint64_t begin_ns = UINT64_MAX, end_ns = 0;
@@ -87,7 +91,7 @@ static void expect_at_most(int hosts, double ms, double mbit, double most_ms) {
 
 Test(measure, takes_a_second_at_most, .timeout = 300) {
   static const double ms[] = {0.1, 1, 5, 20}, mbit[] = {10, 100, 1000, 10000};
-  for (int hosts = 2; hosts <= extent(16, 64, 4); hosts *= 2)
+  for (int hosts = 2; hosts <= extent(16, 32, 4); hosts *= 2)
     for (int i = 0; i < 4; i++)
       for (int j = 0; j < 4; j++)
         expect_at_most(hosts, ms[i], mbit[j], 1000);
@@ -120,6 +124,38 @@ Test(measure, what_is_cut_off_is_not_known) {
   cr_expect_str_eq(found.levels, COLLI_LEVEL_MEASURED_SITE "1");
   cr_expect_eq(found.site_beta, 0, "%g", found.site_beta);
   cr_expect_gt(found.site_alpha_ns, 2e7, "but the round trip is");
+}
+
+/* How many lines of the log of a creation that measures have a text. */
+static int count_lines(const network *net, const char *text) {
+  char line[1024];
+  int count = 0;
+  const int usual = dup(STDERR_FILENO);
+  FILE *log = tmpfile();
+  cr_assert(log && usual >= 0 && dup2(fileno(log), STDERR_FILENO) >= 0);
+  log_level = "info";
+  create(net, "measure");
+  log_level = "none";
+  cr_assert_geq(dup2(usual, STDERR_FILENO), 0);
+  close(usual);
+  rewind(log);
+  while (fgets(line, sizeof(line), log))
+    count += strstr(line, text) != NULL;
+  fclose(log);
+  return count;
+}
+
+/* One rank says what there was no time for. */
+Test(measure, log_says_what_is_cut_off) {
+  const network near = {4, 2, 0.1, 20, 100}, far = {4, 2, 0.1, 600, 100},
+                slow = {16, 8, 0.1, 50, 10};
+  const char *const groups = "there was no time to find all sites and racks",
+                    *const speeds = "there was no time to measure";
+  cr_expect_eq(count_lines(&near, "there was no time"), 0);
+  cr_expect_eq(count_lines(&far, groups), 1);
+  cr_expect_eq(count_lines(&slow, groups), 0);
+  cr_expect_eq(count_lines(&slow, speeds), 1);
+  cr_expect_eq(count_lines(&slow, "hosts are in 2 sites: round trips in a site take at most"), 1);
 }
 
 /* Levels are kept that are declared, and "none", whatever hosts measure. */
