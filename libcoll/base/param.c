@@ -86,16 +86,16 @@ const colli_param_info colli_param_table[COLLI_PARAM_COUNT] = {
     [COLLI_PARAM_LINK_SPEED] =
         {"COLL_LINK_SPEED", COLLI_PARAM_STRING, "", 0, 0,
          "Speed of this host's link to the other hosts, as 100mbit or 2.5gbit: a host that is "
-         "slower than others gets less to do. measure: all hosts measure at creation, in about a "
+         "slower than others gets less to do. measure: all hosts measure at creation, in up to a "
          "second, unless they have a number here. Empty: what the kernel says of network "
          "cards. See docs/topology.md."},
     [COLLI_PARAM_LEVELS] =
         {"COLL_LEVELS", COLLI_PARAM_STRING, "", 0, 0,
          "Where this host is, from the widest group of hosts to the narrowest, as paris/rack7: "
          "hosts of one group are nearer to each other than to others. What lies between groups may "
-         "follow a name, as speed and round trip: paris@200mbit,20ms/rack7. On all hosts or on "
-         "none. Empty: as Slurm's topology says, if it does. none: not known. See "
-         "docs/topology.md."},
+         "follow a name, as speed and round trip: paris@200mbit,20ms/rack7. file:PATH: a file "
+         "that says it of all hosts. On all hosts or on none. Empty: as Slurm's topology says, if "
+         "it does, or as measured. none: there are none. See docs/topology.md."},
     [COLLI_PARAM_PORT_RANGE] = {"COLL_PORT_RANGE", COLLI_PARAM_STRING, "", 0, 0,
                                 "TCP ports to listen on: 6000-6099, or a single number. Empty: any "
                                 "free port."},
@@ -399,6 +399,11 @@ bool colli_params_set_text(colli_params *params, colli_param_id id, const char *
   return true;
 }
 
+/* Whether a setting names code to run or a file, which others may not choose. */
+static bool needs_trust(int id, const char *value) {
+  return trusted[id] || (id == COLLI_PARAM_LEVELS && strncmp(value, "file:", 5) == 0);
+}
+
 /* Reads one "NAME=value" of the environment. */
 static coll_status load_variable(colli_params *params, const char *entry, coll_error *error) {
   const char *equals = strchr(entry, '=');
@@ -412,7 +417,7 @@ static coll_status load_variable(colli_params *params, const char *entry, coll_e
   }
   if (id == COLLI_PARAM_SECRET || !equals[1])
     return COLL_OK; /* an empty value counts as unset */
-  if (trusted[id] && getauxval(AT_SECURE)) {
+  if (needs_trust(id, equals + 1) && getauxval(AT_SECURE)) {
     params->ignored[id] = true;
     return COLL_OK;
   }

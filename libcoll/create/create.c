@@ -16,21 +16,23 @@
 #include "libcoll/net/auth.h"
 #include "libcoll/net/door.h"
 #include "libcoll/progress/enter.h"
+#include "libcoll/tuning/levels_file.h"
 #include "libcoll/wireup/listeners.h"
 #include "transports/registry.h"
 
 /* Opens one rank's endpoints, and fills in *info. */
-static coll_status open_rank(const colli_settings *settings, const colli_id *id, int nranks,
-                             int rank, coll_comm **comm, colli_rank_info *info, coll_error *error) {
+static coll_status open_rank(colli_settings *settings, const colli_id *id, int nranks, int rank,
+                             coll_comm **comm, colli_rank_info *info, coll_error *error) {
   _Static_assert(COLLI_TRANSPORTS_MAX <= COLLI_MAX_TRANSPORTS, "a record has room for all");
   _Static_assert(sizeof("shm,verbs,tcp") + 3 * (COLLI_TRANSPORT_NAME_MAX + 1) <=
                      sizeof(((colli_rank_info *)0)->transport_names),
                  "a record has room for all names");
-  const colli_params *params = &settings->params;
+  colli_params *params = &settings->params;
   colli_transport_list transports;
-  coll_status status =
-      colli_transports_list(params->text[COLLI_PARAM_TRANSPORT_PATH],
-                            params->text[COLLI_PARAM_TRANSPORT], &transports, error);
+  coll_status status = colli_levels_file_use(params, error);
+  if (status == COLL_OK)
+    status = colli_transports_list(params->text[COLLI_PARAM_TRANSPORT_PATH],
+                                   params->text[COLLI_PARAM_TRANSPORT], &transports, error);
   if (status != COLL_OK)
     return status;
   colli_assembly assembly = {.rank = rank,
@@ -82,7 +84,9 @@ static void use_gpus(coll_comm *comm, uint64_t timeout_ns) {
 
 /* Measures links if a rank wants that; destroys the communicator if that fails. */
 static coll_status measure_links(coll_comm **comm, coll_error *error) {
-  coll_status status = colli_measure_links(*comm, error);
+  coll_status status = COLL_OK;
+  if (colli_measure_is_wanted(*comm))
+    status = colli_measure_links(*comm, COLLI_MEASURE_NS, NULL, error);
   if (status != COLL_OK)
     coll_comm_destroy(comm);
   return status;

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "libcoll/base/clock.h"
 #include "libcoll/base/error.h"
 #include "libcoll/comm/comm.h"
 #include "libcoll/comm/inspect.h"
@@ -17,6 +18,15 @@
 #include "libcoll/tuning/link_speed.h"
 #include "libcoll/tuning/units.h"
 
+/* By when parts end, in parts of all time: sites and racks, hosts' links, and all. */
+#define PLACES_PART 0.4
+#define LINKS_PART  0.6
+
+/* The deadlines of parts, by this rank's clock. */
+typedef struct deadlines {
+  uint64_t places_ns, links_ns, end_ns;
+} deadlines;
+
 /* The first ranks of some hosts. */
 typedef struct hosts {
   int *member;
@@ -25,11 +35,17 @@ typedef struct hosts {
   int *seen; /* room for a number for each rank */
 } hosts;
 
+/* The same for those who measure. */
+static colli_measured_ends ends_of(const hosts *some) {
+  return (colli_measured_ends){some->member, some->count, some->own};
+}
+
 /* What a rank has measured; 0: nothing. */
 typedef struct findings {
   double rate; /* of its host's link */
   /* Of the ways from its group of each level to another one: */
   double line_alpha[COLLI_HOST_LEVELS], line_rate[COLLI_HOST_LEVELS];
+  double missing; /* parts that it had no time for, or did not end in time */
 } findings;
 
 /* Lists the first rank of each number below nranks that `of` has, if it is one of `among` (NULL:
@@ -71,8 +87,7 @@ static bool is_line(const colli_plans *plans, int k) {
   return k == plans->ninner && plans->model.sites;
 }
 
-/* Whether some rank wants it. */
-static bool is_wanted(const coll_comm *comm) {
+bool colli_measure_is_wanted(const coll_comm *comm) {
   if (comm->calls.plans.ngroups <= 1)
     return false;
   colli_rank_walk walk = colli_rank_walk_over(comm->table, COLLI_RANK_FIELD(link_source));
@@ -101,14 +116,9 @@ static coll_status use_records(coll_comm *comm, const colli_rank_info *all, coll
 
 /* ---- sites and racks ------------------------------------------------------------------------- */
 
-/* What was found of hosts: their sites, and the racks in these. */
-typedef struct places {
-  colli_measured_groups sites, racks;
-} places;
-
 /* Writes the levels of a host: its site, if there are several, and its rack, if there are more
  * racks than sites. */
-static void name_levels(const places *at, int host, char text[COLLI_LEVELS_BYTES]) {
+static void name_levels(const colli_measured_places *at, int host, char text[COLLI_LEVELS_BYTES]) {
   const int site = at->sites.group[host] + 1, rack = at->racks.group[host] + 1;
   if (at->sites.count > 1 && at->racks.count > at->sites.count)
     snprintf(text, COLLI_LEVELS_BYTES, COLLI_LEVEL_MEASURED_SITE "%d/rack%d", site, rack);
@@ -135,7 +145,7 @@ static void tell_groups(const coll_comm *comm, const hosts *some, const char *ki
 }
 
 /* Writes the places of the hosts in `some` into the table, and says so. */
-static coll_status note_places(coll_comm *comm, const hosts *some, const places *at,
+static coll_status note_places(coll_comm *comm, const hosts *some, const colli_measured_places *at,
                                coll_error *error) {
   const int32_t *host = host_of(comm);
   colli_rank_info *all = colli_rank_table_unpack(comm->table);
@@ -164,26 +174,42 @@ static double round_trip_ns(coll_comm *comm, int rank) {
   return ns;
 }
 
+/* Whether levels are declared, or declared not to be, or those of Slurm make groups. */
+static bool knows_places(const coll_comm *comm) {
+  return colli_hierarchy_source(comm->table) >= COLLI_LEVELS_NONE || comm->calls.plans.ninner > 0 ||
+         comm->calls.plans.model.sites;
+}
+
 /* Finds sites and racks, unless levels are known. */
-static coll_status find_places(coll_comm *comm, hosts *all, coll_error *error) {
-  if (comm->calls.plans.ninner > 0 || comm->calls.plans.model.sites)
+static coll_status find_places(coll_comm *comm, hosts *all, uint64_t until_ns,
+                               colli_measured_places *out, coll_error *error) {
+  if (knows_places(comm))
     return COLL_OK;
   list_first(comm, host_of(comm), NULL, all);
-  const colli_measured_hosts measured = {all->member, all->count, all->own, round_trip_ns};
+  const colli_measured_hosts measured = {all->member, all->count, all->own, round_trip_ns,
+                                         until_ns};
   const size_t count = (size_t)all->count;
   int *numbers = malloc(2 * count * sizeof(*numbers));
   if (!numbers)
     return COLL_ERR_NO_MEMORY;
-  places at = {.sites = {.group = numbers}, .racks = {.group = numbers + count}};
+  colli_measured_places at = {.sites = {.group = numbers}, .racks = {.group = numbers + count}};
   coll_status status = colli_measure_sites(comm, &measured, &at.sites);
   if (status == COLL_OK) {
     memcpy(at.racks.group, at.sites.group, count * sizeof(*numbers));
     at.racks.count = at.sites.count;
+    at.racks.late = at.sites.late;
     status = colli_measure_racks(comm, &measured, &at.racks);
   }
+  if (status == COLL_OK && at.racks.late && comm->rank == 0)
+    colli_log_write(
+        &comm->log, COLLI_LOG_INFO,
+        "there was no time to find all sites and racks: if there are more, declare them "
+        "(COLL_LEVELS)");
   if (status == COLL_OK && at.racks.count > 1)
     status = note_places(comm, all, &at, error);
   free(numbers);
+  at.sites.group = at.racks.group = NULL;
+  *out = at;
   return status;
 }
 
@@ -228,33 +254,45 @@ static bool list_counterparts(const coll_comm *comm, int k, hosts *out) {
 /* Measures the ways from this rank's group number k to the next one: all hosts at once (of each
  * group as many as the smallest has), as a level's speed is that which each has then; over a line
  * between sites one for each, as that is what is sent there. */
-static coll_status measure_level(coll_comm *comm, int k, hosts *some, findings *found) {
-  const int level = level_at(&comm->calls.plans, k);
-  if (level < 0)
+static coll_status measure_level(coll_comm *comm, int k, uint64_t end_ns, hosts *some,
+                                 findings *found) {
+  const int level = level_at(&comm->calls.plans, k), left = comm->calls.plans.ninner - k + 1;
+  double *alpha_ns = &found->line_alpha[level], *rate = &found->line_rate[level];
+  if (!list_counterparts(comm, k, some))
     return COLL_OK;
-  coll_status status = coll_barrier(comm); /* what was measured before must have ended */
-  if (status != COLL_OK || !list_counterparts(comm, k, some))
-    return status;
-  status = colli_measure_line(comm, some->member, some->count, some->own, &found->line_alpha[level],
-                              &found->line_rate[level]);
+  const uint64_t now = colli_now_ns();
+  const colli_measured_ends ends = ends_of(some);
+  const coll_status status = colli_measure_line(
+      comm, &ends, now < end_ns ? now + (end_ns - now) / (uint64_t)left : now, alpha_ns, rate);
+  found->missing += *rate <= 0;
   /* What the network says holds for shorter messages, when nobody else sends. */
   const double way_ns = round_trip_ns(comm, some->member[(some->own + 1) % some->count]) / 2;
   if (way_ns > 0)
-    found->line_alpha[level] = fmin(found->line_alpha[level], way_ns);
+    *alpha_ns = *alpha_ns > 0 ? fmin(*alpha_ns, way_ns) : way_ns;
   return status;
 }
 
 /* Measures the link of this rank's host, among those of its widest group, and then what lies
  * between the groups of each level. */
-static coll_status measure_speeds(coll_comm *comm, hosts *some, findings *found) {
+static coll_status measure_speeds(coll_comm *comm, hosts *some, const deadlines *by,
+                                  findings *found) {
   const colli_plans *plans = &comm->calls.plans;
   const bool wide = plans->model.sites || plans->ninner > 0;
-  coll_status status = COLL_OK;
   list_first(comm, host_of(comm), wide ? plans->group : NULL, some);
-  if (some->own >= 0 && some->count > 1)
-    status = colli_measure_link(comm, some->member, some->count, some->own, &found->rate);
-  for (int k = 0; k <= plans->ninner && status == COLL_OK; k++)
-    status = measure_level(comm, k, some, found);
+  const colli_measured_ends ends = ends_of(some);
+  bool late = false;
+  coll_status status = colli_measure_link(comm, &ends, by->links_ns, &found->rate, &late);
+  found->missing += ends.own >= 0 && ends.count > 1 && found->rate <= 0;
+  for (int k = 0; k <= plans->ninner && status == COLL_OK; k++) {
+    if (level_at(plans, k) < 0)
+      continue;
+    status = colli_measure_agree(comm, by->end_ns, &late); /* what was before has ended */
+    if (late)
+      found->missing++;
+    if (late || status != COLL_OK)
+      break;
+    status = measure_level(comm, k, by->end_ns, some, found);
+  }
   return status;
 }
 
@@ -268,16 +306,15 @@ static void spread_level(const coll_comm *comm, int k, findings *all, findings *
   memset(first, 0, (size_t)comm->nranks * sizeof(*first));
   for (int rank = 0; rank < comm->nranks; rank++) {
     findings *sum = &first[group[rank]];
-    if (all[rank].line_rate[level] <= 0)
-      continue;
-    sum->rate++; /* counts them */
     sum->line_rate[level] += all[rank].line_rate[level];
     sum->line_alpha[level] += all[rank].line_alpha[level];
+    sum->rate += all[rank].line_rate[level] > 0; /* counts them */
+    sum->missing += all[rank].line_alpha[level] > 0;
   }
   for (int rank = 0; rank < comm->nranks; rank++) {
     const findings *sum = &first[group[rank]];
     all[rank].line_rate[level] = sum->rate > 0 ? sum->line_rate[level] / sum->rate : 0;
-    all[rank].line_alpha[level] = sum->rate > 0 ? sum->line_alpha[level] / sum->rate : 0;
+    all[rank].line_alpha[level] = sum->missing > 0 ? sum->line_alpha[level] / sum->missing : 0;
   }
 }
 
@@ -327,8 +364,10 @@ static void tell_level(const coll_comm *comm, int k, const findings *found) {
 
 /* Says what was found, on rank 0. */
 static void tell_speeds(const coll_comm *comm, const hosts *all, const findings *found) {
+  double missing = 0;
   for (int i = 0; i < all->count; i++) {
     const int rank = all->member[i];
+    missing += found[rank].missing;
     if (found[rank].rate > 0)
       colli_log_write(&comm->log, COLLI_LOG_INFO, "the link of host %s: %.4g Mbit/s measured",
                       colli_rank_at(comm->table, rank).host,
@@ -336,6 +375,13 @@ static void tell_speeds(const coll_comm *comm, const hosts *all, const findings 
   }
   for (int k = 0; k <= comm->calls.plans.ninner; k++)
     tell_level(comm, k, found);
+  if (missing > 0)
+    colli_log_write(
+        &comm->log, COLLI_LOG_INFO,
+        "there was no time to measure %.0f of the links and of the ways between groups: "
+        "others' speeds count, or what is assumed; COLL_LINK_SPEED and COLL_LEVELS "
+        "declare them",
+        missing);
 }
 
 /* Writes what was found into the table; what was declared of levels stays. */
@@ -347,11 +393,9 @@ static coll_status note_speeds(coll_comm *comm, const findings *found, coll_erro
   for (int rank = 0; rank < comm->nranks; rank++) {
     colli_rank_info *info = &all[rank];
     for (int level = 0; level < COLLI_HOST_LEVELS; level++) {
-      if (found[rank].line_rate[level] <= 0)
-        continue;
       if (info->level_alpha_ns[level] <= 0)
         info->level_alpha_ns[level] = found[rank].line_alpha[level];
-      if (info->level_beta_ns_per_byte[level] <= 0)
+      if (info->level_beta_ns_per_byte[level] <= 0 && found[rank].line_rate[level] > 0)
         info->level_beta_ns_per_byte[level] = 1 / found[rank].line_rate[level];
     }
     if (found[rank].rate <= 0)
@@ -359,7 +403,7 @@ static coll_status note_speeds(coll_comm *comm, const findings *found, coll_erro
     info->link_mbit = found[rank].rate * COLLI_NS_PER_BYTE_AT_1_MBIT;
     info->link_source = COLLI_SPEED_MEASURED;
     if (rank == comm->rank) {
-      colli_link_speed_print(info->link_mbit, text, sizeof(text));
+      colli_print_speed(info->link_mbit, text, sizeof(text));
       keep(comm, COLLI_PARAM_LINK_SPEED, text);
     }
   }
@@ -369,12 +413,13 @@ static coll_status note_speeds(coll_comm *comm, const findings *found, coll_erro
 }
 
 /* Measures speeds and lets all ranks know. */
-static coll_status find_speeds(coll_comm *comm, hosts *some, coll_error *error) {
+static coll_status find_speeds(coll_comm *comm, hosts *some, const deadlines *by,
+                               coll_error *error) {
   const size_t n = (size_t)comm->nranks;
   findings mine = {0}, *all = calloc(2 * n, sizeof(*all));
   if (!all)
     return COLL_ERR_NO_MEMORY;
-  coll_status status = measure_speeds(comm, some, &mine);
+  coll_status status = measure_speeds(comm, some, by, &mine);
   if (status == COLL_OK)
     status = coll_allgather(&mine, all, sizeof(mine) / sizeof(double), COLL_FLOAT64, comm);
   if (status == COLL_OK) {
@@ -388,14 +433,29 @@ static coll_status find_speeds(coll_comm *comm, hosts *some, coll_error *error) 
   return status;
 }
 
-coll_status colli_measure_links(coll_comm *comm, coll_error *error) {
-  if (!is_wanted(comm))
+/* Finds out all that there is to find out. */
+static coll_status measure_all(coll_comm *comm, uint64_t budget_ns, hosts *some,
+                               colli_measured_places *places, coll_error *error) {
+  coll_status status = coll_barrier(comm); /* so that time begins for all ranks */
+  const uint64_t now = colli_now_ns();
+  const deadlines by = {now + (uint64_t)(PLACES_PART * (double)budget_ns),
+                        now + (uint64_t)(LINKS_PART * (double)budget_ns), now + budget_ns};
+  if (status == COLL_OK)
+    status = find_places(comm, some, by.places_ns, places, error);
+  return status == COLL_OK ? find_speeds(comm, some, &by, error) : status;
+}
+
+coll_status colli_measure_links(coll_comm *comm, uint64_t budget_ns, colli_measured_places *places,
+                                coll_error *error) {
+  colli_measured_places found = {0};
+  places = places ? places : &found;
+  *places = found;
+  if (comm->calls.plans.ngroups <= 1)
     return COLL_OK;
   hosts some = {.member = calloc(2 * (size_t)comm->nranks, sizeof(int))};
   some.seen = some.member ? some.member + comm->nranks : NULL;
-  coll_status status = some.member ? find_places(comm, &some, error) : COLL_ERR_NO_MEMORY;
-  if (status == COLL_OK)
-    status = find_speeds(comm, &some, error);
+  const coll_status status =
+      some.member ? measure_all(comm, budget_ns, &some, places, error) : COLL_ERR_NO_MEMORY;
   free(some.member);
   if (status == COLL_OK)
     return COLL_OK;

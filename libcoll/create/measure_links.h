@@ -2,14 +2,30 @@
 #ifndef COLLI_CREATE_MEASURE_LINKS_H
 #define COLLI_CREATE_MEASURE_LINKS_H
 
-#include "coll/coll.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "libcoll/measure/distance.h"
+
+#define COLLI_MEASURE_NS 900000000ull /* that creation gives it */
+
+/* What hosts are in, and why, without the hosts' groups. */
+typedef struct colli_measured_places {
+  colli_measured_groups sites, racks;
+} colli_measured_places;
+
+/* Whether the record of some rank asks for it, and there are several hosts. */
+bool colli_measure_is_wanted(const coll_comm *comm);
 
 /*
- * If the record of some rank asks for it and there are several hosts, measures and tells all ranks'
- * cost models. All ranks call it, right after they have joined and outside of other calls.
- * COLL_TIMEOUT_MS bounds each message. On an error, which the record explains, the communicator has
- * failed on all ranks. Errors: NO_MEMORY, and those of messages.
+ * Measures, where there are several hosts, and tells all ranks' cost models. After budget_ns, from
+ * when all ranks have come, it begins nothing more; what has begun ends. What it has not found by
+ * then counts as not known, as the log says. *places (unless NULL): what was found, or zeros if
+ * levels were known. All ranks call it, right after they have joined and
+ * outside of other calls. COLL_TIMEOUT_MS bounds each message. On an error, which the record
+ * explains, the communicator has failed on all ranks. Errors: NO_MEMORY, and those of messages.
  */
-coll_status colli_measure_links(coll_comm *comm, coll_error *error);
+coll_status colli_measure_links(coll_comm *comm, uint64_t budget_ns, colli_measured_places *places,
+                                coll_error *error);
 
 #endif

@@ -9,6 +9,10 @@
  * to minimize the maximum intercluster distance", Theoretical Computer Science 38 (1985).
  *
  * Sites are divided in the same way into racks, all at the same time.
+ *
+ * Hosts begin no round trip after a deadline, each by its own clock, and there are no more
+ * landmarks once some rank has seen it pass. What is known by then makes groups only by the same
+ * rules.
  */
 #include "libcoll/measure/distance.h"
 
@@ -21,7 +25,8 @@
 #include "libcoll/base/clock.h"
 
 #define PINGS    5
-#define AT_ONCE  32 /* a landmark answers as many hosts in that time; with more, it takes longer */
+#define PING_NS  3e7 /* which take no longer together, but for the first: far is far */
+#define AT_ONCE  32  /* a landmark answers as many hosts in that time; with more, it takes longer */
 #define TAG_PING 2
 #define TAG_PONG 3
 
@@ -46,6 +51,12 @@ typedef struct parent {
   bool done;
 } parent;
 
+/* What a rank says after each round. */
+typedef struct report {
+  double ns;   /* its round trip; 0: it has none */
+  double late; /* 1: its time is over */
+} report;
+
 /* What is under way. */
 typedef struct division {
   coll_comm *comm;
@@ -58,7 +69,8 @@ typedef struct division {
   double *nearest; /* and the round trip to it, */
   double *second;  /* and to the second nearest one */
   double *ns;      /* from each host to the landmark of this round */
-  double *all;     /* from each rank */
+  report *all;     /* of each rank */
+  bool late;       /* some rank's time is over */
 } division;
 
 /* ---- round trips ----------------------------------------------------------------------------- */
@@ -67,16 +79,21 @@ typedef struct division {
  * trips, less what it takes if all hosts ask at once: ranks that wait for a core answer late,
  * kernels do not. */
 static coll_status ping(const division *d, int landmark, double *ns) {
-  uint8_t byte = 0;
+  uint8_t more = 1;
   coll_comm *comm = d->comm;
   coll_status status = COLL_OK;
+  uint64_t begin = colli_now_ns(), since = begin, now = begin;
   *ns = INFINITY;
-  for (int i = 0; i < PINGS && status == COLL_OK; i++) {
-    uint64_t since = colli_now_ns();
-    status = coll_send(&byte, 1, COLL_UINT8, landmark, TAG_PING, comm);
-    if (status == COLL_OK)
-      status = coll_recv(&byte, 1, COLL_UINT8, landmark, TAG_PONG, NULL, comm);
-    *ns = fmin(*ns, (double)(colli_now_ns() - since));
+  for (int i = 0; more && status == COLL_OK; i++) {
+    more = i == 0 || (i < PINGS && now < d->hosts->until_ns && (double)(now - begin) < PING_NS);
+    status = coll_send(&more, 1, COLL_UINT8, landmark, TAG_PING, comm);
+    if (!more || status != COLL_OK)
+      break;
+    status = coll_recv(&more, 1, COLL_UINT8, landmark, TAG_PONG, NULL, comm);
+    now = colli_now_ns();
+    *ns = fmin(*ns, (double)(now - since));
+    begin = i == 0 ? now : begin; /* the first one may have had to connect */
+    since = now;
   }
   const double network_ns = status == COLL_OK ? d->hosts->round_trip(comm, landmark) : 0;
   *ns /= 1 + (double)d->hosts->count / AT_ONCE;
@@ -85,21 +102,33 @@ static coll_status ping(const division *d, int landmark, double *ns) {
   return status;
 }
 
-/* Answers all pings of the others. */
+/* Answers all pings of the others, until each has said that it has no more. */
 static coll_status answer(coll_comm *comm, int others) {
   coll_status status = COLL_OK;
-  for (int left = others * PINGS; left > 0 && status == COLL_OK; left--) {
-    uint8_t byte;
+  while (others > 0 && status == COLL_OK) {
+    uint8_t more;
     coll_message message;
-    status = coll_recv(&byte, 1, COLL_UINT8, COLL_ANY_SOURCE, TAG_PING, &message, comm);
-    if (status == COLL_OK)
-      status = coll_send(&byte, 1, COLL_UINT8, message.source, TAG_PONG, comm);
+    status = coll_recv(&more, 1, COLL_UINT8, COLL_ANY_SOURCE, TAG_PING, &message, comm);
+    if (status == COLL_OK && more)
+      status = coll_send(&more, 1, COLL_UINT8, message.source, TAG_PONG, comm);
+    else
+      others--;
   }
   return status;
 }
 
+/* Tells all ranks what this one has measured, and whether its time is over. */
+static coll_status report_to_all(division *d, double ns, int nranks) {
+  const report mine = {ns, colli_now_ns() >= d->hosts->until_ns};
+  const coll_status status =
+      coll_allgather(&mine, d->all, sizeof(mine) / sizeof(double), COLL_FLOAT64, d->comm);
+  for (int rank = 0; rank < nranks && status == COLL_OK; rank++)
+    d->late = d->late || d->all[rank].late > 0;
+  return status;
+}
+
 /* The round trips of all hosts to the landmarks of their parents. */
-static coll_status reach(const division *d) {
+static coll_status reach(division *d, int nranks) {
   const colli_measured_hosts *hosts = d->hosts;
   const parent *own = hosts->own >= 0 ? &d->parents[d->of[hosts->own]] : NULL;
   double mine = 0;
@@ -109,9 +138,9 @@ static coll_status reach(const division *d) {
   else if (own && !own->done)
     status = ping(d, hosts->member[own->landmark], &mine);
   if (status == COLL_OK)
-    status = coll_allgather(&mine, d->all, 1, COLL_FLOAT64, d->comm);
+    status = report_to_all(d, mine, nranks);
   for (int host = 0; host < hosts->count && status == COLL_OK; host++)
-    d->ns[host] = d->all[hosts->member[host]];
+    d->ns[host] = d->all[hosts->member[host]].ns;
   return status;
 }
 
@@ -192,41 +221,52 @@ static bool any_left(const division *d) {
   return false;
 }
 
+/* Finds landmarks until all parents are done, or time is over. */
+static coll_status find_landmarks(division *d, int nranks) {
+  coll_status status = COLL_OK;
+  while (status == COLL_OK && !d->late && any_left(d)) {
+    status = reach(d, nranks);
+    for (int which = 0; which < d->count && status == COLL_OK; which++)
+      if (!d->parents[which].done)
+        add_landmark(d, which);
+  }
+  return status;
+}
+
 /* Divides the groups in `out`. d: but for what is allocated. */
 static coll_status divide(division *d, colli_measured_groups *out) {
   const size_t n = (size_t)d->hosts->count;
   int nranks = 0;
   coll_status status = coll_comm_nranks(d->comm, &nranks);
-  double *numbers = malloc((3 * n + (size_t)nranks) * sizeof(*numbers));
+  double *numbers = malloc(3 * n * sizeof(*numbers));
+  d->all = malloc((size_t)nranks * sizeof(*d->all));
   int *of = malloc(2 * n * sizeof(*of));
   d->count = out->count;
   d->parents = calloc((size_t)out->count, sizeof(*d->parents));
-  if (numbers && of && d->parents) {
+  d->late = out->late;
+  if (numbers && of && d->parents && d->all) {
     d->of = memcpy(of, out->group, n * sizeof(*of));
     d->near = of + n;
     d->nearest = numbers;
     d->second = numbers + n;
     d->ns = numbers + 2 * n;
-    d->all = numbers + 3 * n;
     for (int host = d->hosts->count - 1; host >= 0; host--) {
       d->parents[of[host]].size++;
       d->parents[of[host]].landmark = host;
       d->nearest[host] = d->second[host] = INFINITY;
     }
-    while (status == COLL_OK && any_left(d)) {
-      status = reach(d);
-      for (int which = 0; which < d->count && status == COLL_OK; which++)
-        if (!d->parents[which].done)
-          add_landmark(d, which);
-    }
+    if (status == COLL_OK)
+      status = find_landmarks(d, nranks);
     if (status == COLL_OK)
       number_groups(d, out);
+    out->late = any_left(d);
   } else {
     status = COLL_ERR_NO_MEMORY;
   }
   free(numbers);
   free(of);
   free(d->parents);
+  free(d->all);
   return status;
 }
 
@@ -235,6 +275,7 @@ coll_status colli_measure_sites(coll_comm *comm, const colli_measured_hosts *hos
   division d = {.comm = comm, .hosts = hosts, .rule = site_rule};
   memset(out->group, 0, (size_t)hosts->count * sizeof(*out->group));
   out->count = 1;
+  out->late = false;
   return divide(&d, out);
 }
 

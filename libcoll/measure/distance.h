@@ -2,17 +2,21 @@
 #ifndef COLLI_MEASURE_DISTANCE_H
 #define COLLI_MEASURE_DISTANCE_H
 
+#include <stdbool.h>
+#include <stdint.h>
+
 #include "coll/coll.h"
 
 /* The shortest round trip to a rank that the network itself has had, in ns; 0: unknown. */
 typedef double colli_round_trip_fn(coll_comm *comm, int rank);
 
-/* Some hosts, of which all ranks know the same but for `own`. */
+/* Some hosts, of which all ranks know the same but for `own` and `until_ns`. */
 typedef struct colli_measured_hosts {
   const int *member; /* one rank of each of `count` hosts */
   int count;
   int own; /* this rank's number among them, or -1 */
   colli_round_trip_fn *round_trip;
+  uint64_t until_ns; /* by colli_now_ns(): what has not begun then on some rank does not */
 } colli_measured_hosts;
 
 /* Groups of hosts: group[host], from 0, for so many hosts. */
@@ -22,6 +26,7 @@ typedef struct colli_measured_groups {
   double inside_ns; /* the longest round trip from a host to the first one that was looked at in its
                        group, */
   double apart_ns;  /* and the shortest between two groups that were one; 0: none was divided */
+  bool late;        /* time ran out: there may be more groups */
 } colli_measured_groups;
 
 /*

@@ -6,6 +6,10 @@
  * through at first no longer counts, nor the slow start of TCP. A host's link is as fast as the
  * fastest of its rounds, on the way out and on the way in: in the others, the host at the other end
  * was slower.
+ *
+ * Each sender has a deadline, and sends no message that would end later, if twice as many bytes
+ * take twice as long. Before each round all agree on whether there is time for it: even a short
+ * message may have to wait for a new connection.
  */
 #include "libcoll/measure/speed.h"
 
@@ -17,12 +21,15 @@
 #include "libcoll/base/clock.h"
 
 #define ROUNDS     3
-#define LEAST      ((size_t)16 << 10)
+#define LEAST      ((size_t)4 << 10)
 #define MOST       ((size_t)8 << 20)
 #define SPAN_NS    30e6 /* a message that takes so long, and ... */
 #define LATENCIES  10   /* ... as many times as long as a short one, is the last; so is ... */
-#define LINK_NS    1e8  /* ... one after which a round of a link has taken so long, */
-#define LINE_NS    5e8  /* or that of a line */
+#define LINK_NS    1e8  /* ... one after which a longer one would end a link's round later, */
+#define LINE_NS    5e8  /* or a line's */
+#define ALIKE      1.25 /* times as long: then it is latency that counts, ... */
+#define LEAP       4    /* ... and messages grow by that, otherwise by ... */
+#define STEP       2
 #define TAG_DATA   0
 #define TAG_ANSWER 1
 
@@ -37,11 +44,10 @@ typedef struct probe {
   coll_message came;
   size_t bytes; /* of the message that is under way */
   uint64_t since;
-  uint64_t began;  /* the round */
-  double most_ns;  /* that it may take, about */
-  double least_ns; /* of all messages */
-  double rate;     /* bytes per ns on the way out, once `sent` */
-  double rate_in;  /* the same on the way in, as the other end says */
+  uint64_t until_ns; /* the deadline of the round */
+  double least_ns;   /* of all messages; 0: there was none */
+  double rate;       /* bytes per ns on the way out, once `sent`; 0: not known */
+  double rate_in;    /* the same on the way in, as the other end says */
   bool sent;
 } probe;
 
@@ -55,24 +61,31 @@ static coll_status send_next(probe *p) {
   return coll_isend(p->out, p->bytes, COLL_UINT8, p->to, TAG_DATA, p->comm, &p->request[DATA_OUT]);
 }
 
+/* Sends what came of it, which is the last message. */
+static coll_status send_rate(probe *p, double rate) {
+  p->rate = rate;
+  p->sent = true;
+  return coll_isend(&p->rate, sizeof(p->rate), COLL_UINT8, p->to, TAG_DATA, p->comm,
+                    &p->request[DATA_OUT]);
+}
+
 /* A message and its answer have arrived: sends a longer one, or what came of it. */
 static coll_status go_on_sending(probe *p) {
   if (p->sent) /* and even that has arrived */
     return COLL_OK;
-  uint64_t now = colli_now_ns();
-  double took = (double)(now - p->since);
-  bool late = (double)(now - p->began) > p->most_ns;
-  p->least_ns = p->least_ns > 0 && p->least_ns < took ? p->least_ns : took;
-  if (!late && took < SPAN_NS + LATENCIES * p->least_ns && p->bytes < MOST) {
-    p->bytes *= 2;
+  const uint64_t now = colli_now_ns();
+  const double took = (double)(now - p->since), least = p->least_ns;
+  const bool in_time = now + (uint64_t)(STEP * took) <= p->until_ns;
+  p->least_ns = least > 0 && least < took ? least : took;
+  if (in_time && took < SPAN_NS + LATENCIES * p->least_ns && p->bytes < MOST) {
+    p->bytes *= least > 0 && took < ALIKE * least ? LEAP : STEP;
+    p->bytes = p->bytes < MOST ? p->bytes : MOST;
     return send_next(p);
   }
-  /* Short messages take next to nothing but latency, which would make slow links look slower. */
-  double net = took > 2 * p->least_ns ? took - p->least_ns : took;
-  p->rate = (double)p->bytes / net;
-  p->sent = true;
-  return coll_isend(&p->rate, sizeof(p->rate), COLL_UINT8, p->to, TAG_DATA, p->comm,
-                    &p->request[DATA_OUT]);
+  /* Short messages take next to nothing but latency, and say nothing of the link. */
+  if (took > 2 * p->least_ns)
+    return send_rate(p, (double)p->bytes / (took - p->least_ns));
+  return send_rate(p, p->bytes < MOST ? 0 : (double)p->bytes / took);
 }
 
 /* Expects the next message. */
@@ -112,15 +125,21 @@ static void give_up(probe *p) {
       coll_wait(&p->request[i], -1);
 }
 
+/* The deadline of the next of some rounds that must have ended at a time. */
+static uint64_t until(uint64_t end_ns, int rounds, double most_ns) {
+  const uint64_t now = colli_now_ns();
+  const double share = end_ns > now ? (double)(end_ns - now) / rounds : 0;
+  return now + (uint64_t)(share < most_ns ? share : most_ns);
+}
+
 /* One round. */
 static coll_status run_round(probe *p) {
   p->bytes = LEAST;
-  p->began = colli_now_ns();
   p->least_ns = p->rate = p->rate_in = 0;
   p->sent = false;
   coll_status status = receive_next(p);
   if (status == COLL_OK)
-    status = send_next(p);
+    status = colli_now_ns() < p->until_ns ? send_next(p) : send_rate(p, 0);
   while (status == COLL_OK && any_left(p)) {
     int index = 0;
     status = coll_wait_any(p->request, REQUESTS, &index, -1);
@@ -135,42 +154,70 @@ static coll_status run_round(probe *p) {
   return status;
 }
 
+/* The slower of two rates, of which any may not be known. */
+static double slower(double a, double b) {
+  return a <= 0 || (b > 0 && b < a) ? b : a;
+}
+
 /* Memory for the messages of a rank; false if there is none. */
-static bool open_probe(probe *p, coll_comm *comm, double most_ns) {
-  *p = (probe){.comm = comm, .out = calloc(2, MOST), .most_ns = most_ns};
+static bool open_probe(probe *p, coll_comm *comm) {
+  *p = (probe){.comm = comm, .out = calloc(2, MOST)};
   p->in = p->out ? p->out + MOST : NULL;
   return p->out;
 }
 
-coll_status colli_measure_link(coll_comm *comm, const int *member, int count, int own,
-                               double *rate) {
-  probe p;
-  double out = 0, in = 0;
-  if (!open_probe(&p, comm, LINK_NS))
-    return COLL_ERR_NO_MEMORY;
-  coll_status status = COLL_OK;
-  for (int shift = 1; shift <= ROUNDS && shift < count && status == COLL_OK; shift++) {
-    p.to = member[(own + shift) % count];
-    p.from = member[(own + count - shift) % count];
-    status = run_round(&p);
-    out = p.rate > out ? p.rate : out;
-    in = p.rate_in > in ? p.rate_in : in;
-  }
-  free(p.out);
-  *rate = out < in ? out : in;
+coll_status colli_measure_agree(coll_comm *comm, uint64_t until_ns, bool *late) {
+  int32_t over = colli_now_ns() >= until_ns;
+  const coll_status status = coll_allreduce(&over, &over, 1, COLL_INT32, COLL_MAX, comm);
+  *late = over;
   return status;
 }
 
-coll_status colli_measure_line(coll_comm *comm, const int *member, int count, int own,
+/* The rounds of one rank of a host. */
+static coll_status run_rounds(probe *p, const colli_measured_ends *ends, uint64_t until_ns,
+                              double *rate, bool *late) {
+  double out = 0, in = 0;
+  coll_status status = COLL_OK;
+  for (int shift = 1; shift <= ROUNDS; shift++) {
+    status = colli_measure_agree(p->comm, until_ns, late);
+    if (status != COLL_OK || *late)
+      break;
+    if (ends->own < 0 || shift >= ends->count)
+      continue;
+    p->to = ends->member[(ends->own + shift) % ends->count];
+    p->from = ends->member[(ends->own + ends->count - shift) % ends->count];
+    p->until_ns = until(until_ns, ROUNDS - shift + 1, LINK_NS);
+    status = run_round(p);
+    out = p->rate > out ? p->rate : out;
+    in = p->rate_in > in ? p->rate_in : in;
+    if (status != COLL_OK)
+      break;
+  }
+  *rate = slower(out, in);
+  return status;
+}
+
+coll_status colli_measure_link(coll_comm *comm, const colli_measured_ends *ends, uint64_t until_ns,
+                               double *rate, bool *late) {
+  probe p;
+  if (!open_probe(&p, comm))
+    return COLL_ERR_NO_MEMORY;
+  const coll_status status = run_rounds(&p, ends, until_ns, rate, late);
+  free(p.out);
+  return status;
+}
+
+coll_status colli_measure_line(coll_comm *comm, const colli_measured_ends *ends, uint64_t until_ns,
                                double *alpha_ns, double *rate) {
   probe p;
-  if (!open_probe(&p, comm, LINE_NS))
+  if (!open_probe(&p, comm))
     return COLL_ERR_NO_MEMORY;
-  p.to = member[(own + 1) % count];
-  p.from = member[(own + count - 1) % count];
+  p.until_ns = until(until_ns, 1, LINE_NS);
+  p.to = ends->member[(ends->own + 1) % ends->count];
+  p.from = ends->member[(ends->own + ends->count - 1) % ends->count];
   coll_status status = run_round(&p);
   free(p.out);
   *alpha_ns = p.least_ns / 2;
-  *rate = p.rate < p.rate_in ? p.rate : p.rate_in;
+  *rate = slower(p.rate, p.rate_in);
   return status;
 }

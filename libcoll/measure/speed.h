@@ -2,19 +2,34 @@
 #ifndef COLLI_MEASURE_SPEED_H
 #define COLLI_MEASURE_SPEED_H
 
+#include <stdbool.h>
+#include <stdint.h>
+
 #include "coll/coll.h"
 
-/*
- * One rank of each of `count` hosts (member[], in the same order everywhere; this rank is number
- * `own`) measures its host's link, while the others do. *rate: bytes per ns, on the way out or in,
- * whichever is less; 0 with one host. Errors: NO_MEMORY, and those of messages.
- */
-coll_status colli_measure_link(coll_comm *comm, const int *member, int count, int own,
-                               double *rate);
+/* Those who send to each other. */
+typedef struct colli_measured_ends {
+  const int *member; /* one rank of each of `count` hosts, in the same order everywhere */
+  int count;
+  int own; /* this rank's number among them, or -1 */
+} colli_measured_ends;
 
-/* The same for the line from this rank to the next, in a ring; *alpha_ns: what a short message
- * takes, one way. */
-coll_status colli_measure_line(coll_comm *comm, const int *member, int count, int own,
+/*
+ * Measures the links of some hosts, while the others do, and sends nothing that would end after
+ * until_ns (by colli_now_ns()), as far as that can be foreseen. All ranks call it. *rate: bytes per
+ * ns, on the way out or in, whichever is less; 0: one host, not one of them, or time was too short.
+ * *late: whether that time was over on some rank before all was done. Errors: NO_MEMORY, and those
+ * of messages.
+ */
+coll_status colli_measure_link(coll_comm *comm, const colli_measured_ends *ends, uint64_t until_ns,
+                               double *rate, bool *late);
+
+/* The same for the line from this rank to the next, in a ring; only the ends call it. *alpha_ns:
+ * what a short message takes, one way; 0: not known. */
+coll_status colli_measure_line(coll_comm *comm, const colli_measured_ends *ends, uint64_t until_ns,
                                double *alpha_ns, double *rate);
+
+/* Waits for all ranks; *late: whether it is later than until_ns on some. */
+coll_status colli_measure_agree(coll_comm *comm, uint64_t until_ns, bool *late);
 
 #endif

@@ -102,33 +102,39 @@ static void read_slurm(colli_rank_info *info) {
     info->level_source = COLLI_LEVELS_SLURM;
 }
 
-coll_status colli_hierarchy_describe(const char *text, colli_rank_info *info, coll_error *error) {
+const char *colli_hierarchy_read(const char *text, colli_rank_info *info) {
+  const bool measured = strncmp(text, COLLI_LEVEL_MEASURED, strlen(COLLI_LEVEL_MEASURED)) == 0;
   clear_levels(info);
-  if (!*text)
-    read_slurm(info);
-  if (!*text || strcmp(text, "none") == 0)
-    return COLL_OK;
-  const char *wrong = read_levels(text, info);
-  if (wrong)
-    return colli_error_set(error, COLL_ERR_INVALID_USAGE, "create", "COLL_LEVELS=%s: %s", text,
-                           wrong);
-  bool measured = strncmp(text, COLLI_LEVEL_MEASURED, strlen(COLLI_LEVEL_MEASURED)) == 0;
+  if (strcmp(text, "none") == 0) {
+    info->level_source = COLLI_LEVELS_NONE;
+    return NULL;
+  }
   info->level_source = measured ? COLLI_LEVELS_MEASURED : COLLI_LEVELS_DECLARED;
-  return COLL_OK;
+  return read_levels(text, info);
+}
+
+coll_status colli_hierarchy_describe(const char *text, colli_rank_info *info, coll_error *error) {
+  if (!*text) {
+    clear_levels(info);
+    read_slurm(info);
+    return COLL_OK;
+  }
+  const char *wrong = colli_hierarchy_read(text, info);
+  return wrong ? colli_error_set(error, COLL_ERR_INVALID_USAGE, "create", "COLL_LEVELS=%s: %s",
+                                 text, wrong)
+               : COLL_OK;
 }
 
 /* ---- what all of them say together ----------------------------------------------------------- */
 
-/* The number of levels. */
-static int depth_of(const colli_rank_info *info) {
+int colli_hierarchy_depth(const colli_rank_info *info) {
   int depth = *info->levels ? 1 : 0;
   for (const char *at = info->levels; *at; at++)
     depth += *at == '/';
   return depth;
 }
 
-/* The most trusted source that some rank has. */
-static colli_level_source find_source(const colli_rank_table *table) {
+colli_level_source colli_hierarchy_source(const colli_rank_table *table) {
   uint64_t source = COLLI_LEVELS_UNKNOWN;
   colli_rank_walk walk = colli_rank_walk_over(table, COLLI_RANK_FIELD(level_source));
   for (int rank = 0; rank < table->nranks; rank++) {
@@ -142,13 +148,13 @@ static colli_level_source find_source(const colli_rank_table *table) {
  * rank of its host. NULL, or a description of the two. */
 static const char *find_contradiction(const colli_rank_table *table, int *a, int *b) {
   colli_rank_walk walk = colli_rank_walk_over(table, COLLI_RANK_FIELDS(levels, level_source));
-  const int depth = depth_of(&walk.first);
+  const int depth = colli_hierarchy_depth(&walk.first);
   for (*b = 0; *b < table->nranks; ++*b) {
     const colli_rank_info *info = colli_rank_walk_to(&walk, *b);
     *a = 0;
     if (info->level_source != walk.first.level_source)
       return "COLL_LEVELS must be set on all hosts or on none";
-    if (depth_of(info) != depth)
+    if (colli_hierarchy_depth(info) != depth)
       return "COLL_LEVELS needs as many levels on all hosts";
     *a = colli_rank_host(table, *b);
     if (strcmp(walk.of_host.levels, info->levels) != 0)
@@ -159,7 +165,9 @@ static const char *find_contradiction(const colli_rank_table *table, int *a, int
 
 /* How a rank's levels are called in messages. */
 static const char *name_levels(const colli_rank_info *info) {
-  return info->level_source == COLLI_LEVELS_DECLARED ? info->levels : "";
+  return info->level_source == COLLI_LEVELS_NONE       ? "none"
+         : info->level_source == COLLI_LEVELS_DECLARED ? info->levels
+                                                       : "";
 }
 
 /* A rank, and the name of its group. */
@@ -283,7 +291,7 @@ static coll_status share_racks(int nranks, colli_locality *out) {
  * ranks. */
 static coll_status add_levels(const colli_rank_table *table, named *sorted, colli_locality *out) {
   const colli_rank_info first = colli_rank_at(table, 0);
-  for (int level = depth_of(&first) - 1; level >= 0; level--) {
+  for (int level = colli_hierarchy_depth(&first) - 1; level >= 0; level--) {
     int32_t *group = malloc((size_t)table->nranks * sizeof(*group));
     if (!group)
       return COLL_ERR_NO_MEMORY;
@@ -317,7 +325,7 @@ static coll_status fail_contradiction(const colli_rank_table *table, const char 
 
 coll_status colli_hierarchy_apply(const colli_rank_table *table, colli_locality *out,
                                   coll_error *error) {
-  const colli_level_source source = find_source(table);
+  const colli_level_source source = colli_hierarchy_source(table);
   if (source == COLLI_LEVELS_UNKNOWN)
     return COLL_OK;
   int a, b;

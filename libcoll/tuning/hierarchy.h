@@ -17,6 +17,16 @@
  */
 coll_status colli_hierarchy_describe(const char *text, colli_rank_info *info, coll_error *error);
 
+/* The same for a setting that is not empty, of which the record gets nothing but levels. NULL, or
+ * what is wrong with it. */
+const char *colli_hierarchy_read(const char *text, colli_rank_info *info);
+
+/* How many levels a record has. */
+int colli_hierarchy_depth(const colli_rank_info *info);
+
+/* The most trusted source of levels that some rank has. */
+colli_level_source colli_hierarchy_source(const colli_rank_table *table);
+
 /*
  * If the ranks are in several groups of hosts, makes the widest of these the groups of `out`, which
  * are hosts before, and the others out->inner; the model has their costs. What no rank knows is

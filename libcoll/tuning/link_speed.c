@@ -2,7 +2,6 @@
 #include "libcoll/tuning/link_speed.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -40,11 +39,6 @@ coll_status colli_link_speed_describe(const char *text, double cards_mbit, colli
     info->link_source = COLLI_SPEED_CARDS;
   }
   return status;
-}
-
-void colli_link_speed_print(double mbit, char *text, size_t bytes) {
-  double kbit = mbit * 1e3 + 0.5;
-  snprintf(text, bytes, "%llukbit", kbit < 1 ? 1 : (unsigned long long)kbit);
 }
 
 /* The speed of each group, and who says so, at least `least`; false if one is not known. */

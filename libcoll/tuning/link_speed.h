@@ -19,9 +19,6 @@ coll_status colli_link_speed_parse(const char *text, double *mbit, uint64_t *sou
 coll_status colli_link_speed_describe(const char *text, double cards_mbit, colli_rank_info *info,
                                       coll_error *error);
 
-/* The setting that says so: what a communicator that is made from this one inherits. */
-void colli_link_speed_print(double mbit, char *text, size_t bytes);
-
 /* Sets a model's betas of hosts' links, which are so fast; *weights: see colli_weights_make().
  * NULL: all count as the slowest. Overwrites `mbit`. False if out of memory. */
 bool colli_link_speed_set(double *mbit, int nhosts, colli_model *model, colli_weights **weights);

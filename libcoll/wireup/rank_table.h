@@ -35,6 +35,7 @@ typedef enum colli_level_source {
   COLLI_LEVELS_UNKNOWN,
   COLLI_LEVELS_MEASURED, /* at creation */
   COLLI_LEVELS_SLURM,    /* Slurm's topology */
+  COLLI_LEVELS_NONE,     /* COLL_LEVELS=none: there are none, whatever others know */
   COLLI_LEVELS_DECLARED, /* COLL_LEVELS */
   COLLI_LEVEL_SOURCES
 } colli_level_source;

@@ -26,7 +26,9 @@ typedef struct scene {
 } scene;
 
 static const scene *now;
-static int step = 1; /* of so many ranks, the first stands for a host */
+static int late = -1; /* a rank whose time is over at once; -1: none's is */
+static bool cut;      /* whether that leaves something open */
+static int step = 1;  /* of so many ranks, the first stands for a host */
 
 /* The round trip between two hosts; not the same for all pairs. */
 static double between_us(int a, int b) {
@@ -66,16 +68,18 @@ static int group(coll_comm *comm, int rank, int nranks, void *arg) {
   const int count = nranks / step, own = rank % step == 0 ? rank / step : -1;
   for (int host = 0; host < count; host++)
     member[host] = host * step;
-  const colli_measured_hosts hosts = {member, count, own, made_up};
+  const colli_measured_hosts hosts = {member, count, own, made_up, late == rank ? 0 : UINT64_MAX};
   colli_measured_groups groups = {.group = number};
   RANK_OK(colli_measure_sites(comm, &hosts, &groups));
   RANK_CHECK(!now->found_site || is_grouped(&groups, count, now->found_site));
   RANK_CHECK((groups.apart_ns > 0) == (groups.count > 1));
   if (groups.count > 1)
     RANK_CHECK(groups.apart_ns >= now->sites * 1e3 && groups.inside_ns < groups.apart_ns);
+  RANK_CHECK(groups.late == (cut && now->sites > 0));
   const int sites = groups.count;
   RANK_OK(colli_measure_racks(comm, &hosts, &groups));
   RANK_CHECK(now->found_rack ? is_grouped(&groups, count, now->found_rack) : groups.count == sites);
+  RANK_CHECK(groups.late == cut);
   RANK_CHECK((groups.apart_ns > 0) == (groups.count > sites));
   if (groups.count > sites)
     RANK_CHECK(groups.apart_ns >= now->racks * 1e3 && groups.inside_ns < groups.apart_ns);
@@ -138,4 +142,17 @@ Test(places, unknown) {
 Test(places, several_ranks_on_each_host) {
   step = 2;
   check((scene){"00001111", "00112222", 30, 300, 20000, 10, "00001111", "00112222"});
+}
+
+/* Where time is over for one rank, be it the first host or a rank that measures nothing, all end
+ * with the same groups: of what is known by then, here of one round trip of each host. */
+Test(places, time_is_over) {
+  for (step = 1; step <= 2; step++)
+    for (late = 0; late <= 3; late += 3) {
+      cut = true;
+      check((scene){"001011", "000000", 30, 0, 20000, 100, "000000", "000000"});
+      check((scene){"00000000", "01011010", 30, 400, 0, 20, "00000000", "00000000"});
+      cut = false;
+      check((scene){"0000000", "0000000", 30, 0, 0, 10, "0000000", "0000000"}); /* that is enough */
+    }
 }

@@ -6,36 +6,9 @@ set -u
 tag=s$(($$ % 100000))
 root=10.84.0.1
 . "$SOURCE/tests/hosts/four_hosts.inc"
-[ -w /dev/net/tun ] || skip "needs /dev/net/tun, for the line between the sites"
+. "$SOURCE/tests/hosts/line.inc"
 
-trap 'exec 3>&-; cleanup' EXIT
-
-line= # the process that is the line
-
-# Hosts 1 and 3 are at one site, 2 and 4 at the other. The line ends with descriptor 3.
-set_up() {
-  add_networks && mkfifo "$out/line" || return 1
-  for i in $hosts; do
-    ip netns add "$tag-$i" && ip -n "$tag-$i" link set lo up || return 1
-    plug "$i" $(((i + 1) % 2)) 10.84.0 || return 1
-  done
-  lay_line 100000000 10
-}
-
-# lay_line BITS_PER_S RTT_MS: a line, in place of the one before. It may not wait for a core, where that is permitted.
-lay_line() {
-  local first=
-  chrt -f 1 true && first="chrt -f 1"
-  exec 3>&-
-  [ -z "$line" ] || wait "$line"
-  : >"$out/wan"
-  $first "$BUILD/tests/hosts_wan" "l0$tag" "l1$tag" "$1" "$2" 0 <"$out/line" >"$out/wan" 2>&1 &
-  line=$!
-  exec 3>"$out/line"
-  await 10 grep -q ready "$out/wan" || return 1
-  for n in 0 1; do ip link set "l$n$tag" master "b$n$tag" up || return 1; done
-}
-set_up >"$out/setup" 2>&1 || skip "cannot make network namespaces here: $(tail -n 1 "$out/setup" "$out/wan" 2>/dev/null)"
+set_up 10.84.0 >"$out/setup" 2>&1 || skip "cannot make network namespaces here: $(tail -n 1 "$out/setup" "$out/wan" 2>/dev/null)"
 
 # count WHAT OPERATION SETTINGS: operations on 1 MiB with settings that the shell command SETTINGS makes; the bytes that they
 # have moved over the line, one way, are in $moved.

@@ -48,5 +48,22 @@ expect 2 "takes 0.01 to 3600" "$calibrate" --seconds never
 expect 2 "unknown argument 'now'" "$calibrate" now
 expect 2 "unrecognized option" "$calibrate" --fast
 expect 0 "Usage: coll_calibrate" "$calibrate" --help
+expect 1 "needs ranks on several hosts" "$calibrate" --hosts
+expect 1 "needs ranks on several hosts" "$BUILD/bin/collrun" -n 2 "$calibrate" --hosts
+for other in --quick --verbose "--ranks 2" "--seconds 1"; do
+  expect 2 "with --hosts there is only --output" "$calibrate" --hosts $other
+done
+expect 2 "unknown argument 'a:1'" "$calibrate" --hosts a:1
+expect 2 "--output.*requires an argument" "$calibrate" --hosts --output
+COLL_TIMEOUT_MS=soon expect 1 "coll_calibrate: COLL_TIMEOUT_MS" "$calibrate" --hosts
+
+# Ranks that stand for hosts: of eight all pairs are measured, of twelve only some.
+pairs() {
+  expect 0 "settings that declare this" "$BUILD/bin/collrun" -n "$1" sh -c 'COLL_HOST_ID=$COLL_RANK exec "$@"' sh "$calibrate" --hosts
+  found=$(sed -n 's/^hosts[a-z ]*  *\([0-9][0-9]*\)  .*/\1/p' "$out/log" | awk '{ sum += $1 } END { print sum }')
+  [ "$found" -ge "$2" ] && [ "$found" -le "$3" ] || { echo "FAILED: $found pairs of $1 hosts"; failed=1; }
+}
+pairs 8 28 28
+pairs 12 12 48
 COLL_ALGORITHM=ring expect 1 "no such setting" "$calibrate" --quick --seconds 0.1
 exit $failed

@@ -116,12 +116,13 @@ else
   as_nobody "$perf" allreduce -b 4 -t 2 > out 2> err && fail "took plug-ins that are not there"
   expect_in "not set-uid" "COLL_TRANSPORT_PATH=/nowhere.so: cannot be loaded" err
   export COLL_CALIBRATION=/nowhere COLL_SECRET_FILE=/nowhere COLL_TRACE=/nowhere/trace COLL_PROFILER=/nowhere.so
+  export COLL_LEVELS=file:/nowhere
   as_nobody ./perf allreduce -b 4 -t 2 > out 2> err || fail "set-uid: $(cat err)"
   expect "set-uid: said once" 1 "$(grep -c "more rights than its caller" err)"
-  for name in COLL_TRANSPORT_PATH COLL_TUNER COLL_CALIBRATION COLL_SECRET_FILE COLL_TRACE COLL_PROFILER; do
+  for name in COLL_TRANSPORT_PATH COLL_TUNER COLL_CALIBRATION COLL_SECRET_FILE COLL_TRACE COLL_PROFILER COLL_LEVELS; do
     expect_in "set-uid: $name" "$name" err
   done
-  unset COLL_TRANSPORT_PATH COLL_TUNER COLL_CALIBRATION COLL_SECRET_FILE COLL_TRACE COLL_PROFILER
+  unset COLL_TRANSPORT_PATH COLL_TUNER COLL_CALIBRATION COLL_SECRET_FILE COLL_TRACE COLL_PROFILER COLL_LEVELS
   # Nor read what the caller could not read.
   secret=$(printf '%064d' 1)
   echo "$secret" > private && chmod 600 private

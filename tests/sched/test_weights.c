@@ -9,6 +9,7 @@
 #include "libcoll/cost/predict.h"
 #include "libcoll/cost/weights.h"
 #include "libcoll/tuning/link_speed.h"
+#include "libcoll/tuning/units.h"
 #include "support_group.h"
 
 #define HOSTS 8
@@ -178,7 +179,7 @@ Test(link_speed, setting) {
   static const double printed[] = {0.001, 114.68, 2.5e6, 1e9};
   for (size_t i = 0; i < sizeof(printed) / sizeof(printed[0]); i++) {
     char text[32];
-    colli_link_speed_print(printed[i], text, sizeof(text));
+    colli_print_speed(printed[i], text, sizeof(text));
     cr_expect_eq(colli_link_speed_parse(text, &mbit, &source, &error), COLL_OK, "%s", text);
     cr_expect_float_eq(mbit, printed[i], 1e-3);
   }

@@ -28,6 +28,8 @@ typedef struct sk_config {
   int nranks;
   int ranks_per_host;      /* ranks r .. of one host follow each other */
   uint64_t latency_ns;     /* from host to host; within a host a tenth */
+  int hosts_per_site;      /* hosts h .. of one site follow each other; 0: all are at one */
+  uint64_t site_ns;        /* from site to site, instead */
   uint64_t jitter_ns;      /* at most, on top */
   double ns_per_byte;      /* of a host's link, out */
   uint64_t syscall_ns;     /* each system call of the library */

@@ -12,7 +12,10 @@
 
 /* How long a packet takes, without waiting for the link. */
 static uint64_t latency(int from, int to) {
+  const int size = sk.config.hosts_per_site;
   uint64_t ns = from == to ? sk.config.latency_ns / 10 : sk.config.latency_ns;
+  if (size > 0 && from / size != to / size)
+    ns = sk.config.site_ns;
   if (sk.config.jitter_ns)
     ns += colli_prng_below(&sk.prng, sk.config.jitter_ns);
   return ns + 1;

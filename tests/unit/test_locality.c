@@ -411,6 +411,9 @@ Test(hierarchy, contradictions_are_refused) {
   expect_refusal(2, (const char *const[]){"a", "a", "a", "b"},
                  "same on all ranks of a host: rank 2 (host ) has \"a\", but rank 3");
   expect_refusal(4, (const char *const[]){"a", "a", "a", "b"}, "rank 0 (host ) has \"a\"");
+  expect_refusal(
+      1, (const char *const[]){"none", "none", "none", "b"},
+      "on all hosts or on none: rank 0 (host ) has \"none\", but rank 3 (host ) has \"b\"");
 }
 
 /* What is wrong with a setting; "" if nothing is, and then what the record says. */
@@ -464,7 +467,8 @@ Test(hierarchy, slurm_says_it) {
     cr_expect_eq(info.level_source, COLLI_LEVELS_UNKNOWN);
   }
   cr_expect_str_empty(describe("none", &info));
-  cr_expect_eq(info.level_source, COLLI_LEVELS_UNKNOWN, "it is switched off");
+  cr_expect_eq(info.level_source, COLLI_LEVELS_NONE, "it is switched off");
+  cr_expect_str_empty(info.levels);
   cr_expect_str_empty(describe("mine", &info));
   cr_expect_str_eq(info.levels, "mine", "the setting wins");
 }

@@ -1,6 +1,6 @@
 /*
  * main.c: coll_calibrate measures the cost of messages on this machine and writes it to a file,
- * which libcoll then uses to choose algorithms.
+ * which libcoll then uses to choose algorithms; or, as a rank of a run, the links between hosts.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "calibrate.h"
+#include "hosts.h"
 #include "libcoll/base/clock.h"
 #include "libcoll/base/param.h"
 #include "libcoll/cost/links.h"
@@ -29,10 +30,12 @@ typedef struct wishes {
   int nranks; /* whose algorithms are measured; 0: all numbers of ranks */
   bool quick;
   bool verbose;
+  bool hosts;
 } wishes;
 
 static const char help[] =
     "Usage: coll_calibrate [options]\n"
+    "       collrun --hosts a,b,... coll_calibrate --hosts [-o FILE]\n"
     "\n"
     "Measures the cost of messages on this machine, over shared memory and TCP, for ranks with\n"
     "their own cores and ranks that share cores. Writes it to a file, which libcoll then uses to\n"
@@ -47,6 +50,11 @@ static const char help[] =
     "  -q, --quick          measure only the costs of messages, not all algorithms with 2, 3, 4\n"
     "                       and 8 ranks, which takes some minutes and makes the choice between\n"
     "                       them much better\n"
+    "      --hosts          instead, as a rank of a run on several hosts, measure the links "
+    "between\n"
+    "                       them, and print which hosts are near each other, which are slow, and\n"
+    "                       COLL_LEVELS and COLL_LINK_SPEED for each; with --output, write a file\n"
+    "                       for COLL_LEVELS=file:FILE\n"
     "  -v, --verbose        print every measurement\n"
     "  -h, --help           this text\n";
 
@@ -61,29 +69,49 @@ static int parse_ranks(const char *text) {
   exit(USAGE_STATUS);
 }
 
+/* How long to measure. */
+static double parse_seconds(const char *text) {
+  char *end;
+  const double seconds = strtod(text, &end);
+  if (end != text && !*end && seconds >= 0.01 && seconds <= 3600)
+    return seconds;
+  fprintf(stderr, "coll_calibrate: --seconds takes 0.01 to 3600, not '%s'\n", text);
+  exit(USAGE_STATUS);
+}
+
+/* Refuses what options do not have in common. */
+static void check(const wishes *w, int argc, char **argv) {
+  if (optind < argc)
+    fprintf(stderr, "coll_calibrate: unknown argument '%s' (see coll_calibrate --help)\n",
+            argv[optind]);
+  else if (w->hosts && (w->quick || w->verbose || w->nranks > 0 || w->seconds > 0))
+    fputs("coll_calibrate: with --hosts there is only --output: it measures other things\n",
+          stderr);
+  else
+    return;
+  exit(USAGE_STATUS);
+}
+
 /* Reads the command line. */
 static wishes parse_options(int argc, char **argv) {
-  static const struct option longs[] = {{"output", required_argument, NULL, 'o'},
-                                        {"seconds", required_argument, NULL, 's'},
-                                        {"quick", no_argument, NULL, 'q'},
-                                        {"ranks", required_argument, NULL, 'n'},
-                                        {"verbose", no_argument, NULL, 'v'},
-                                        {"help", no_argument, NULL, 'h'},
-                                        {NULL, 0, NULL, 0}};
-  wishes w = {.seconds = SECONDS};
+  static const struct option longs[] = {
+      {"output", required_argument, NULL, 'o'}, {"seconds", required_argument, NULL, 's'},
+      {"hosts", no_argument, NULL, 'H'},        {"quick", no_argument, NULL, 'q'},
+      {"ranks", required_argument, NULL, 'n'},  {"verbose", no_argument, NULL, 'v'},
+      {"help", no_argument, NULL, 'h'},         {NULL, 0, NULL, 0}};
+  wishes w = {0};
   int option;
-  char *end;
   while ((option = getopt_long(argc, argv, "o:n:qvh", longs, NULL)) != -1)
     switch (option) {
     case 'o':
       w.output = optarg;
       break;
     case 's':
-      w.seconds = strtod(optarg, &end);
-      if (end != optarg && !*end && w.seconds >= 0.01 && w.seconds <= 3600)
-        break;
-      fprintf(stderr, "coll_calibrate: --seconds takes 0.01 to 3600, not '%s'\n", optarg);
-      exit(USAGE_STATUS);
+      w.seconds = parse_seconds(optarg);
+      break;
+    case 'H':
+      w.hosts = true;
+      break;
     case 'n':
       w.nranks = parse_ranks(optarg);
       break;
@@ -99,11 +127,8 @@ static wishes parse_options(int argc, char **argv) {
     default:
       exit(USAGE_STATUS); /* getopt_long has printed why */
     }
-  if (optind < argc) {
-    fprintf(stderr, "coll_calibrate: unknown argument '%s' (see coll_calibrate --help)\n",
-            argv[optind]);
-    exit(USAGE_STATUS);
-  }
+  check(&w, argc, argv);
+  w.seconds = w.seconds > 0 ? w.seconds : SECONDS;
   return w;
 }
 
@@ -259,6 +284,8 @@ int main(int argc, char **argv) {
   colli_calibration_origin origin = {.cores = count_cores()};
   time_t now = time(NULL);
   struct tm day;
+  if (w.hosts)
+    return calibrate_hosts(w.output);
   if (!find_path(&w, path, sizeof(path)))
     return 1;
   gethostname(origin.host, sizeof(origin.host) - 1);
