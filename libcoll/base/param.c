@@ -88,14 +88,14 @@ const colli_param_info colli_param_table[COLLI_PARAM_COUNT] = {
          "Speed of this host's link to the other hosts, as 100mbit or 2.5gbit: a host that is "
          "slower than others gets less to do. measure: all hosts measure at creation, in up to a "
          "second, unless they have a number here. Empty: what the kernel says of network "
-         "cards. See docs/topology.md."},
+         "cards. See docs/levels.md."},
     [COLLI_PARAM_LEVELS] =
         {"COLL_LEVELS", COLLI_PARAM_STRING, "", 0, 0,
          "Where this host is, from the widest group of hosts to the narrowest, as paris/rack7: "
          "hosts of one group are nearer to each other than to others. What lies between groups may "
          "follow a name, as speed and round trip: paris@200mbit,20ms/rack7. file:PATH: a file "
          "that says it of all hosts. On all hosts or on none. Empty: as Slurm's topology says, if "
-         "it does, or as measured. none: there are none. See docs/topology.md."},
+         "it does, or as measured. none: there are none. See docs/levels.md."},
     [COLLI_PARAM_PORT_RANGE] = {"COLL_PORT_RANGE", COLLI_PARAM_STRING, "", 0, 0,
                                 "TCP ports to listen on: 6000-6099, or a single number. Empty: any "
                                 "free port."},
