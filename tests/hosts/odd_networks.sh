@@ -152,14 +152,17 @@ out=$both
 
 # ---- an interface that comes late
 
-# sent: the bytes that host 2 has sent.
-sent() { cat "/sys/class/net/v0${tag}2/statistics/rx_bytes"; }
-before=$(sent)
-has_sent() { [ "$(sent)" -gt $((before + 16000000)) ]; }
-start_ranks 400 "$BUILD/bin/coll_perf" allreduce -b 1M -e 1M -n 300 -w 1
-expect "they are amid their all-reduces" await 60 has_sent
+start_ranks 400 "$BUILD/tests/hosts_calls" 262144 100 "$out/later"
+expect "they are amid their all-reduces" await_sent 2 0 16
 for i in $hosts; do expect "host $i gets another interface" plug "$i" 1 10.85.0; done
-expect_right "an interface that comes late"
+before=$(sent 2 1)
+touch "$out/later"
+expect "all-reduces are right, also on a communicator that is made later (an interface that comes late)" all_succeed
+carried=$(($(sent 2 1) - before))
+expect "that one uses it (for $carried bytes)" [ "$carried" -gt 10000000 ]
+start_ranks 60 "$BUILD/bin/coll_topo"
+expect "coll_topo runs" all_succeed
+expect "it shows that a new job has two rails" ways "0 to 1" "eth0 10.84.0.1 to 10.84.0.2, eth1 10.85.0.1 to 10.85.0.2"
 for i in $hosts; do ip -n "$tag-$i" link del eth1; done
 
 # ---- families
