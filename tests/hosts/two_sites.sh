@@ -130,5 +130,8 @@ expect "less goes over the line (racks: $moved instead of $plain bytes)" [ "$mov
 
 start_ranks 60 sh -c '[ $COLL_RANK = 2 ] || export COLL_LEVELS=a; exec "$@"' sh "$BUILD/bin/coll_perf" allreduce -b 8 -e 8
 wait $pids
-expect "a host without levels is named" grep -q "has \"a\", but rank 2 (host .*) has \"\"" "$out/1"
+for rank in 0 1 2 3; do
+  expect "rank $rank says in one line which host has no levels" eval '[ "$(wc -l <"$out/$rank")" = 1 ] &&
+    grep -q "COLL_LEVELS must be set on all hosts or on none: rank 0 .* has \"a\", but rank 2 (host .*) has \"\"" "$out/$rank"'
+done
 exit $failed
