@@ -6,6 +6,7 @@ set -u
 tag=i$(($$ % 100000))
 root=10.86.0.1
 . "$SOURCE/tests/hosts/four_hosts.inc"
+command -v sysctl >/dev/null || skip "needs sysctl (procps)"
 
 trap 'cleanup; ip link del "c$tag" 2>/dev/null' EXIT
 
