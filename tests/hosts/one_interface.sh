@@ -37,7 +37,7 @@ for tls in 0 1; do
   expect "the first interface is used (COLL_TLS=$tls)" await_sent 2 0 8
   cut 2 0 on
   expect "the second one carries on alone for longer than ranks may be silent" await_sent 2 1 60
-  expect "that is reported" grep -q "is degraded: 1 of 2 rails work" "$out/1"
+  expect "that is reported" await 20 grep -q "is degraded: 1 of 2 rails work" "$out/1"
   expect "the log says that a control socket is lost" \
     await 20 grep -q "one of the two control sockets of rank 1 (host .*, 10.86.0.2:.*) and rank .* is lost: no answer for" "$out/1"
   cut 2 0 off

@@ -93,7 +93,7 @@ for tls in 0 1; do
   expect "collctl shows the rails, and that none is lost" await 20 shows_lost -1
   ip -n "$tag-2" link set eth1 down
   expect "the first one carries on alone" await_sent 2 0 24
-  expect "that is reported" grep -q "is degraded: 1 of 2 rails work" "$out/1"
+  expect "that is reported" await 20 grep -q "is degraded: 1 of 2 rails work" "$out/1"
   expect "collctl shows which rails are lost, and to whom" await 20 shows_lost 1
   expect "collctl says so in words" names_lost
   ip -n "$tag-2" link set eth1 up
