@@ -93,19 +93,33 @@ static void add_round(tally *t, const colli_algo *algo, const colli_shape *shape
   t->blocks += (radix - 1) * blocks;
 }
 
-/* The links of a round of pairs. Of all ranks that differ in one digit, those with the lowest and
- * the highest are farthest apart. */
-static links pairs_of_round(const colli_model *model, const colli_shape *shape, long long block,
-                            int radix) {
+/* The links of a round among ranks whose digits add up to `sum`, modulo the radix. */
+static links pairs_of_sum(const colli_model *model, const colli_shape *shape, long long block,
+                          int radix, int sum) {
   links l = {.count = 0};
   for (long long rank = 0; rank < shape->nranks; rank++) {
-    long long peer = rank + (radix - 1 - 2 * (rank / block % radix)) * block;
+    const int digit = (int)(rank / block % radix);
+    long long peer = rank + ((sum + radix - digit) % radix - digit) * block;
     while (peer >= shape->nranks)
       peer -= block;
     if (peer != rank)
       add_link(&l, link_between(model, shape, (int)rank, (int)peer));
   }
   return l;
+}
+
+/* The links of a round of pairs. Of all ranks that differ in one digit, those with the lowest and
+ * the highest are farthest apart, unless hosts are numbered otherwise. */
+static links pairs_of_round(const colli_model *model, const colli_shape *shape, long long block,
+                            int radix) {
+  links farthest = pairs_of_sum(model, shape, block, radix, radix - 1);
+  for (int sum = 0; sum < radix - 1 && radix > 2; sum++) {
+    const links l = pairs_of_sum(model, shape, block, radix, sum);
+    if (l.sum.pair.beta_ns_per_byte + l.sum.shared >
+        farthest.sum.pair.beta_ns_per_byte + farthest.sum.shared)
+      farthest = l;
+  }
+  return farthest;
 }
 
 /* The average over all rounds of pairs. Ranks that exchange come back to where they were, so the

@@ -101,9 +101,10 @@ const colli_param_info colli_param_table[COLLI_PARAM_COUNT] = {
                                 "free port."},
     [COLLI_PARAM_TCP_IFNAME] = {"COLL_TCP_IFNAME", COLLI_PARAM_STRING, "", 0, 0,
                                 "Network interfaces to use: a comma-separated list of name "
-                                "prefixes; ^name excludes, =name matches the whole name. Empty: "
-                                "all but docker*, veth* and virbr*, or these if there are no "
-                                "others. Between hosts, several are used at once."},
+                                "prefixes; ^name excludes, =name matches the whole name. Empty, "
+                                "or with ^ only: all others but docker*, veth* and virbr*, or "
+                                "these if there are no others. Between hosts, several are used "
+                                "at once."},
     [COLLI_PARAM_TCP_TRAFFIC] =
         {"COLL_TCP_TRAFFIC_CLASS", COLLI_PARAM_INT, "0", 0, 252,
          "Traffic class of what ranks send each other over TCP: four times the DSCP, a multiple of "

@@ -328,6 +328,7 @@ coll_status colli_comm_join(coll_comm **out, colli_rank_table *table, colli_ctrl
       record.rank = comm->rank;
       memcpy(record.host, comm->host, sizeof(record.host));
     }
+    comm->log.level = COLLI_LOG_NONE; /* the call that creates says it once */
     colli_comm_fail(comm, &record);
   }
   coll_comm_destroy(out);

@@ -29,9 +29,10 @@ int colli_interfaces_order(colli_interface *all, int count, int max);
  * Lists the addresses of this host's running interfaces, best first: global before link-local, real
  * interfaces before loopback, fastest first, of equally fast ones those near this thread; loopback
  * is always last. `ifname`: a comma-separated list of name prefixes, "^name" to exclude and "=name"
- * for the exact name, as NCCL's users know. "": all but those that lead to containers and virtual
- * machines of this host only (docker, veth, virbr), if there are others. Returns their number (at
- * most max); 0, with the error filled in, if none match.
+ * for the exact name, as NCCL's users know. Those that lead to containers and virtual machines of
+ * this host only (docker, veth, virbr) are left out, unless the list has a name that is not to be
+ * excluded, or there are no others. Returns their number (at most max); 0, with the error filled
+ * in, if none match.
  */
 int colli_net_interfaces(const char *ifname, colli_addr *addrs, int max, coll_error *error);
 

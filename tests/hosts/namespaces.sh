@@ -63,19 +63,15 @@ start "$BUILD/bin/coll_topo"
 expect "coll_topo runs over four hosts" all_succeed
 expect "ranks of different namespaces do not share memory" sh -c "! grep -qw shm '$out/0'"
 
-# A killed rank: the others end at once and name it.
-start "$BUILD/bin/coll_perf" allreduce -b 4M -e 4M -n 1000 -c 0
+# A killed rank: the others end and name it, as their connections to it close: for silence and the deadline they would
+# have to wait for longer than they may run.
+COLL_HEARTBEAT_MS=600000 COLL_TIMEOUT_MS=600000 start "$BUILD/bin/coll_perf" allreduce -b 4M -e 4M -n 100000 -c 0
 await_traffic
-died=$(date +%s%N)
 ip netns pids "$tag-3" | xargs -r kill -9
-set -- $pids
-for p in $1 $2 $4; do wait "$p"; done
-took=$((($(date +%s%N) - died) / 1000000))
 wait
 for r in 0 1 3; do
   expect "rank $r blames rank 2 for being lost" grep -q "PEER_LOST.*rank 2 " "$out/$r"
 done
-expect "they knew within 3 s ($took ms)" [ "$took" -lt 3000 ]
 
 # Hosts with only IPv6 addresses.
 for i in $hosts; do

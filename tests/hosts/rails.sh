@@ -29,9 +29,6 @@ set_up() {
 }
 set_up >"$out/setup" 2>&1 || skip "cannot make network namespaces here: $(tail -n 1 "$out/setup")"
 
-# sent INTERFACE: the bytes that host 2 has sent there.
-sent() { cat "/sys/class/net/v$1${tag}2/statistics/rx_bytes"; }
-
 # shows_lost RANK: collctl shows that this rank has lost its second rails, -1: that nobody has lost any.
 shows_lost() {
   local pid
@@ -47,20 +44,14 @@ names_lost() {
     grep -q "^rank 0 of the job .* has lost rails: [1-9] of [1-9] to rank 1 (host [^,]*); look at" "$out/show"
 }
 
-# has_sent INTERFACE BYTES: whether host 2 has sent so much there.
-has_sent() { [ "$(sent "$1")" -ge "$2" ]; }
-
-# await_sent INTERFACE MIB: until host 2 has sent so much more there.
-await_sent() { await 60 has_sent "$1" $(($(sent "$1") + ($2 << 20))); }
-
 # count_rails WHAT: an all-reduce over both; what each has carried is in $both0 and $both1.
 count_rails() {
   local before0 before1
-  before0=$(sent 0) before1=$(sent 1)
+  before0=$(sent 2 0) before1=$(sent 2 1)
   start_ranks 400 "$BUILD/bin/coll_perf" allreduce -b 4M -e 4M -n 5
   expect "all-reduce over two interfaces ends ($1)" all_succeed
   expect "every result is right" grep -q "Out of bounds values : 0 OK" "$out/0"
-  both0=$(($(sent 0) - before0)) both1=$(($(sent 1) - before1))
+  both0=$(($(sent 2 0) - before0)) both1=$(($(sent 2 1) - before1))
 }
 
 # expect_even: each has carried more than a quarter. (A busy machine holds one up more than the other; the benchmark
@@ -73,36 +64,16 @@ expect_even() {
 # carries_less: while the first one carries 24 MiB, the second one carries less than a tenth of that.
 carries_less() {
   local before0 before1
-  before0=$(sent 0) before1=$(sent 1)
-  await_sent 0 24
-  [ $((($(sent 1) - before1) * 10)) -lt $(($(sent 0) - before0)) ]
+  before0=$(sent 2 0) before1=$(sent 2 1)
+  await_sent 2 0 24
+  [ $((($(sent 2 1) - before1) * 10)) -lt $(($(sent 2 0) - before0)) ]
 }
-
-# cut WHICH on|off: no longer bridges what host 2 sends and gets there, of which no host is told; or does again.
-cut() {
-  if [ "$2" = on ]; then ip link set "v$1${tag}2" nomaster; else ip link set "v$1${tag}2" master "b$1$tag"; fi
-}
-
-# start_until: all-reduces begin, which go on until expect_survival.
-start_until() {
-  : >"$out/goes_on"
-  start_ranks 400 "$BUILD/tests/hosts_until" "$out/goes_on"
-}
-
-# expect_survival: they end well.
-expect_survival() {
-  rm "$out/goes_on"
-  expect "all-reduces during the cut succeed, and their results are right" all_succeed
-}
-
-# ways TEXT: whether coll_topo's table has it, where hosts 1 and 2 are ranks 0 and 1.
-ways() { grep -qxF "  1 link (the first from $1): $2" "$out/0"; }
 
 start_ranks 60 "$BUILD/bin/coll_topo"
 expect "coll_topo runs" all_succeed
 expect "it shows both rails" ways "0 to 1" "eth0 10.80.0.1 to 10.80.0.2, eth1 10.81.0.1 to 10.81.0.2"
 expect "of all hosts" ways "2 to 3" "eth0 10.80.0.3 to 10.80.0.4, eth1 10.81.0.3 to 10.81.0.4"
-cut 1 on
+cut 2 1 on
 start_ranks 60 "$BUILD/bin/coll_topo" --explain 2,1
 expect "coll_topo runs without a rail" all_succeed
 for pair in "2 to 1 3 2" "1 to 2 2 3"; do
@@ -110,7 +81,7 @@ for pair in "2 to 1 3 2" "1 to 2 2 3"; do
   expect "and says from $from which one is lost" grep -qF "from $from $to $peer: tcp: same subnet, 2 rails: eth0 \
 10.80.0.$here to 10.80.0.$there, eth1 10.81.0.$here to 10.81.0.$there (not connected); shortest round trip 0." "$out/0"
 done
-cut 1 off
+cut 2 1 off
 
 for tls in 0 1; do
   export COLL_TLS=$tls
@@ -118,35 +89,35 @@ for tls in 0 1; do
   expect_even
 
   start_until
-  expect "the second interface is used" await_sent 1 8
+  expect "the second interface is used" await_sent 2 1 8
   expect "collctl shows the rails, and that none is lost" await 20 shows_lost -1
   ip -n "$tag-2" link set eth1 down
-  expect "the first one carries on alone" await_sent 0 24
-  expect "that is reported" grep -q "is degraded: 1 of 2 rails work" "$out/1"
+  expect "the first one carries on alone" await_sent 2 0 24
+  expect "that is reported" await 20 grep -q "is degraded: 1 of 2 rails work" "$out/1"
   expect "collctl shows which rails are lost, and to whom" await 20 shows_lost 1
   expect "collctl says so in words" names_lost
   ip -n "$tag-2" link set eth1 up
-  expect "the second one is used again" await_sent 1 8
+  expect "the second one is used again" await_sent 2 1 8
   expect "collctl shows that none is lost any more" await 20 shows_lost -1
   expect_survival
 
   COLL_HEARTBEAT_MS=1000 start_until
-  expect "the first interface is used" await_sent 0 8
-  cut 0 on
-  expect "the second one carries on alone for longer than ranks may be silent" await_sent 1 60
+  expect "the first interface is used" await_sent 2 0 8
+  cut 2 0 on
+  expect "the second one carries on alone for longer than ranks may be silent" await_sent 2 1 60
   expect "the log says that a control socket is lost" \
     grep -q "one of the two control sockets of rank 1 (host .*, 10.80.0.2:.*) and rank .* is lost: no answer for 1000 ms" "$out/1"
-  cut 0 off
-  expect "the first one is used again" await_sent 0 8
+  cut 2 0 off
+  expect "the first one is used again" await_sent 2 0 8
   expect_survival
 done
 
 # They begin while the second network is down; so far COLL_TLS is 1.
-cut 1 on
+cut 2 1 on
 COLL_LOG=info start_until
-expect "the first interface alone is used" await_sent 0 8
-cut 1 off
-expect "the second one is used later" await_sent 1 8
+expect "the first interface alone is used" await_sent 2 0 8
+cut 2 1 off
+expect "the second one is used later" await_sent 2 1 8
 expect "a second control socket is made later" \
   await 20 grep -q "there are two control sockets of rank 1 .*: .*10.81.0.2.* are connected" "$out/1"
 expect_survival

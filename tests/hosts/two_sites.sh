@@ -30,6 +30,28 @@ halved() {
 halved allgather
 halved reduce_scatter
 halved allreduce
+
+# crosses_once: in 8 all-reduces of 4 MiB, with declared sites, each site sends the vector over the line once, and 2 % more;
+# without what is sent again, in segments of 1448 bytes at most.
+crosses_once() {
+  local before=() again=() least=$((8 << 22)) site bytes
+  for site in 0 1; do
+    before[site]=$(payload "/sys/class/net/l$site$tag" tx) again[site]=$(repeated $((site + 1)) $((site + 3)))
+  done
+  start_ranks 120 sh -c 'export COLL_LEVELS=site$((HOST % 2))@100mbit,10ms; exec "$@"' sh "$BUILD/tests/hosts_calls" 1048576 8
+  expect "all-reduces are right (ranks on hosts $places)" all_succeed
+  for site in 0 1; do
+    again[site]=$(($(repeated $((site + 1)) $((site + 3))) - again[site]))
+    bytes=$(($(payload "/sys/class/net/l$site$tag" tx) - before[site]))
+    expect "a site sends each vector once ($bytes of $least bytes; ${again[site]} segments again)" \
+      [ $(((bytes - 1448 * again[site]) * 100)) -le $((least * 102)) -a "$bytes" -ge "$least" ]
+  done
+}
+for places in "1 2 3 4" "1 3 2 4" "1 2 4 3"; do
+  crosses_once
+done
+places=$hosts
+
 count "measured sites" allreduce "[ \$COLL_RANK != 3 ] || export COLL_LINK_SPEED=measure"
 expect "two sites are found" [ "$(grep -c "is at site [12] of 2" "$out/0")" = 4 ]
 expect "each has two hosts" [ "$(grep -c "is at site 2 of 2" "$out/0")" = 2 ]
@@ -81,5 +103,8 @@ expect "less goes over the line (racks: $moved instead of $plain bytes)" [ "$mov
 
 start_ranks 60 sh -c '[ $COLL_RANK = 2 ] || export COLL_LEVELS=a; exec "$@"' sh "$BUILD/bin/coll_perf" allreduce -b 8 -e 8
 wait $pids
-expect "a host without levels is named" grep -q "has \"a\", but rank 2 (host .*) has \"\"" "$out/1"
+for rank in 0 1 2 3; do
+  expect "rank $rank says in one line which host has no levels" eval '[ "$(wc -l <"$out/$rank")" = 1 ] &&
+    grep -q "COLL_LEVELS must be set on all hosts or on none: rank 0 .* has \"a\", but rank 2 (host .*) has \"\"" "$out/$rank"'
+done
 exit $failed

@@ -16,6 +16,8 @@
 #include "extent.h"
 #include "libcoll/algo/distance.h"
 #include "libcoll/algo/emit.h"
+#include "libcoll/cost/host_links.h"
+#include "libcoll/cost/links.h"
 #include "libcoll/cost/predict.h"
 #include "support_group.h"
 
@@ -234,6 +236,29 @@ Test(formula, agrees_where_ranks_of_a_host_share_its_link) {
           compare_shared(*algo, ranks[at], kinds[kind], &v[coarse]);
     judge(*algo, &v[coarse]);
   }
+}
+
+/* Four ranks of bcube all talk to each other, so which two of them share a host changes nothing. */
+Test(formula, knows_hosts_in_any_order) {
+  static const int32_t hosts[][4] = {{0, 0, 1, 1}, {0, 1, 0, 1}, {0, 1, 1, 0}};
+  const colli_algo *algo = colli_algo_find(COLLI_ALLREDUCE, "bcube");
+  const colli_limits limits = {.slot_bytes = 131072, .slot_count = 8};
+  colli_calibration typical;
+  colli_model model;
+  double ns[3];
+  colli_calibration_default(&typical);
+  colli_model_make(&typical, COLLI_LINK_TCP, COLLI_LINK_SHM, 4, 2, &model);
+  colli_host_links_assume(&model);
+  for (int i = 0; i < 3; i++) {
+    const colli_shape shape = {
+        .coll = COLLI_ALLREDUCE, .nranks = 4, .ngroups = 2, .group = hosts[i]};
+    colli_partition part;
+    colli_partition_make(&part, 1 << 20, 4, algo->nchunks(&shape), false, &limits);
+    const colli_model links = colli_algo_model(algo, &shape, &part, 4, &model);
+    ns[i] = algo->cost(&shape, &part, 4, &links);
+  }
+  cr_expect_float_eq(ns[1], ns[0], 1);
+  cr_expect_float_eq(ns[2], ns[0], 1, "%.0f and %.0f ns", ns[2], ns[0]);
 }
 
 /* ---- slices and passes ----------------------------------------------------------------------- */

@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 #include "libcoll/base/clock.h"
+#include "tcp_blob.h"
 #include "transports/tcp/tcp.h"
-#include "transports/tcp/tcp_internal.h"
 #include "waits.h"
 
 /* One rank's endpoint and what it reported. */
@@ -134,21 +134,6 @@ static int under_way(bool same) {
 Test(tcp, less_is_under_way_on_one_machine, .timeout = 60) {
   const int near = under_way(true);
   cr_expect(near > 0 && near <= 512 << 10 && near != under_way(false));
-}
-
-/* Makes a blob from addresses as text, all with prefix length 24 or 64. */
-static tcp_blob blob_of(uint64_t host_id, const char *first, const char *second) {
-  tcp_blob blob = {.magic = TCP_BLOB_MAGIC, .host_id = host_id};
-  const char *texts[] = {first, second};
-  for (int i = 0; i < 2 && texts[i]; i++) {
-    colli_addr *addr = &blob.addrs[blob.count++];
-    bool v6 = strchr(texts[i], ':') != NULL;
-    addr->family = v6 ? 6 : 4;
-    addr->prefix = v6 ? 64 : 24;
-    addr->port = 9;
-    cr_assert_eq(inet_pton(v6 ? AF_INET6 : AF_INET, texts[i], addr->ip), 1);
-  }
-  return blob;
 }
 
 static int reach(const tcp_blob *a, const tcp_blob *b, coll_link *link) {
@@ -406,81 +391,4 @@ Test(tcp, a_proxy_takes_the_hello, .timeout = 60) {
   tcp_transport.disconnect(at_b);
   tcp_transport.close(a.ep);
   tcp_transport.close(b.ep);
-}
-
-/* Gives each address of a blob an interface of its own. */
-static tcp_blob with_nics(tcp_blob blob, uint32_t first) {
-  for (uint32_t i = 0; i < blob.count; i++)
-    blob.addrs[i].scope = first + i;
-  return blob;
-}
-
-Test(rails, pairs_of_one_subnet_come_first) {
-  tcp_blob here = with_nics(blob_of(1, "10.1.0.1", "10.2.0.1"), 2);
-  tcp_blob there = with_nics(blob_of(2, "10.2.0.9", "10.1.0.9"), 5);
-  tcp_pair list[TCP_PAIRS_MAX];
-  char text[COLLI_ADDR_TEXT];
-  cr_assert_eq(tcp_count_rails(&here, &there), 2);
-  cr_assert_eq(tcp_count_rails(&there, &here), 2);
-  cr_assert_eq(tcp_pairs(&here, &there, list), 4, "every pair is tried");
-  for (int i = 0; i < 2; i++)
-    cr_assert_eq(colli_addr_affinity(&list[i].from, &list[i].to), 2, "%s",
-                 colli_addr_text(&list[i].to, text));
-  cr_assert_neq(list[0].from.scope, list[1].from.scope);
-}
-
-/* A host with a card in each of four networks, in the order of a rank on one of two sockets, each
- * of which is near two of them. */
-static tcp_blob with_sockets(uint64_t host_id, int socket) {
-  tcp_blob blob = {.magic = TCP_BLOB_MAGIC, .host_id = host_id, .count = 4};
-  for (uint8_t i = 0; i < 4; i++) {
-    const uint8_t card = (uint8_t)((i + 2 * socket) % 4);
-    const colli_addr addr = {
-        .family = 4, .prefix = 24, .ip = {10, card, 0, (uint8_t)host_id}, .scope = 10u + card};
-    blob.addrs[i] = addr;
-  }
-  return blob;
-}
-
-Test(rails, cards_near_both_ranks_come_first) {
-  colli_addr list[TCP_MAX_CANDIDATES];
-  tcp_pair pairs[TCP_PAIRS_MAX];
-  for (int socket = 0; socket < 2; socket++) {
-    const tcp_blob here = with_sockets(1, socket), there = with_sockets(2, socket);
-    cr_assert_eq(tcp_candidates(&here, &there, list, TCP_MAX_CANDIDATES), 4);
-    cr_expect_eq(list[0].ip[1], 2 * socket);
-    cr_assert_geq(tcp_pairs(&here, &there, pairs), 4);
-    for (int i = 0; i < 4; i++) { /* the two near ones, then the others, each with its like */
-      cr_expect_eq(pairs[i].from.ip[1], (i + 2 * socket) % 4);
-      cr_expect_eq(pairs[i].to.ip[1], pairs[i].from.ip[1]);
-    }
-  }
-  /* No card is near both: one that is near the peer, which does not choose. */
-  const tcp_blob here = with_sockets(1, 0), there = with_sockets(2, 1);
-  (void)tcp_candidates(&here, &there, list, TCP_MAX_CANDIDATES);
-  cr_expect_eq(list[0].ip[1], 2);
-}
-
-Test(rails, an_interface_counts_once_and_hosts_alone_have_none) {
-  tcp_blob here = with_nics(blob_of(1, "10.1.0.1", "fd00::1"), 2), same = here;
-  tcp_blob there = with_nics(blob_of(2, "10.1.0.9", "10.2.0.9"), 5);
-  cr_assert_eq(tcp_count_rails(&here, &there), 2);
-  here.addrs[1].scope = here.addrs[0].scope; /* both families on one interface */
-  cr_assert_eq(tcp_count_rails(&here, &there), 1);
-  cr_assert_eq(tcp_count_rails(&same, &same), 1, "ranks of one host");
-  tcp_blob lo = with_nics(blob_of(3, "10.1.0.3", "127.0.0.1"), 2);
-  cr_assert_eq(tcp_count_rails(&lo, &there), 1, "loopback leads to no other host");
-}
-
-Test(rails, families_are_not_mixed) {
-  tcp_blob here = with_nics(blob_of(1, "fd01::1", "10.2.0.1"), 2);
-  tcp_blob there = with_nics(blob_of(2, "10.2.0.9", "fd01::9"), 5);
-  tcp_blob six = with_nics(blob_of(3, "fd01::5", "fd02::5"), 7);
-  tcp_pair list[TCP_PAIRS_MAX];
-  const int count = tcp_pairs(&here, &there, list);
-  cr_assert_eq(count, 2);
-  for (int i = 0; i < count; i++)
-    cr_assert_eq(list[i].from.family, list[i].to.family);
-  cr_assert_eq(tcp_pairs(&here, &six, list), 2, "IPv6 only");
-  cr_assert_eq(colli_addr_affinity(&list[0].from, &list[0].to), 2);
 }

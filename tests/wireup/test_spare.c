@@ -68,12 +68,31 @@ Test(spare, uses_other_interfaces_than_the_first_connection) {
   scene s;
   open_scene(&s);
   s.rank.mine.control_addrs[1] = address(2, 1, 1);
+  s.rank.mine.control_addrs[2] = (colli_addr){.family = 6, .scope = 3, .ip = {0xfd}};
   cr_assert_not(begins(&s), "this host's interface has it");
   s.rank.mine.control_addrs[1].scope = 3;
+  s.rank.mine.control_addrs[2].family = 0;
   s.addrs[1].scope = 11;
+  s.addrs[2] = (colli_addr){.family = 6, .scope = 12, .ip = {0xfd}};
   cr_assert_not(begins(&s), "the neighbour's interface has it");
   s.addrs[1].scope = 12;
   cr_assert(begins(&s));
+  close_scene(&s);
+}
+
+/* Where a host has no other interface, both connections share that. */
+Test(spare, shares_the_only_interface_of_a_host) {
+  scene s;
+  open_scene(&s);
+  s.rank.mine.control_addrs[1] = address(2, 1, 1);
+  cr_assert(begins(&s), "this host's");
+  cr_assert_eq(s.dial.count, 1);
+  cr_assert(colli_addr_same_ip(&s.dial.attempts[0].addr, &s.addrs[1]));
+  s.rank.mine.control_addrs[1].scope = 3;
+  s.addrs[1].scope = 11;
+  cr_assert(begins(&s), "the neighbour's");
+  s.rank.mine.control_addrs[1].scope = 1;
+  cr_assert_not(begins(&s), "the same interfaces on both hosts");
   close_scene(&s);
 }
 

@@ -70,8 +70,7 @@ int tcp_reach(const uint8_t a[COLL_BLOB_BYTES], const uint8_t b[COLL_BLOB_BYTES]
   return 1;
 }
 
-/* How many network interfaces a blob has addresses of. */
-static int count_nics(const tcp_blob *blob) {
+int tcp_count_nics(const tcp_blob *blob) {
   int count = 0;
   for (uint32_t i = 0; i < blob->count; i++) {
     bool is_new = !colli_addr_loopback(&blob->addrs[i]) && blob->addrs[i].scope != 0;
@@ -82,8 +81,31 @@ static int count_nics(const tcp_blob *blob) {
   return count;
 }
 
+/* How many interfaces of a host are as near to the other host's only one as the nearest. Others
+ * probably lead elsewhere, and link-local addresses say nothing. */
+static int count_near(const tcp_blob *blob, const tcp_blob *other) {
+  tcp_blob near = {.count = 0};
+  int best = 1;
+  for (uint32_t i = 0; i < blob->count; i++) {
+    int fit = 0;
+    for (uint32_t j = 0; j < other->count && !is_scoped(&blob->addrs[i]); j++) {
+      const int one = affinity(&blob->addrs[i], &other->addrs[j], false);
+      fit = one > fit ? one : fit;
+    }
+    if (fit > best)
+      near.count = 0;
+    best = fit > best ? fit : best;
+    if (fit == best)
+      near.addrs[near.count++] = blob->addrs[i];
+  }
+  return tcp_count_nics(&near);
+}
+
 int tcp_count_rails(const tcp_blob *a, const tcp_blob *b) {
-  const int one = count_nics(a), other = count_nics(b), most = one < other ? one : other;
+  const int one = tcp_count_nics(a), other = tcp_count_nics(b);
+  int most = one < other ? one : other;
+  if (most == 1 && one != other)
+    most = one > other ? count_near(a, b) : count_near(b, a);
   if (a->host_id == b->host_id || most < 2)
     return 1;
   return most < TCP_RAILS_MAX ? most : TCP_RAILS_MAX;
@@ -97,7 +119,7 @@ int tcp_pairs(const tcp_blob *self, const tcp_blob *peer, tcp_pair list[TCP_PAIR
       for (uint32_t i = 0; i <= sum && i < self->count; i++) {
         if (sum - i >= peer->count)
           continue;
-        tcp_pair pair = {self->addrs[i], peer->addrs[sum - i]};
+        tcp_pair pair = {self->addrs[i], peer->addrs[sum - i], peer->addrs[sum - i].scope};
         if (affinity(&pair.from, &pair.to, false) != wanted)
           continue;
         if (is_scoped(&pair.to)) /* the same link may have another index here */

@@ -7,7 +7,7 @@
  * connect(). With COLL_TLS=1 the TLS handshake follows; on the dialer's side it is part of
  * dialling.
  *
- * Between hosts that both have several network interfaces, a connection has several of these
+ * Between hosts that have several network interfaces, a connection may have several of these
  * sockets: tcp_rails.h.
  *
  * The files, from the bottom: tcp_addr.c and tcp_source.c; tcp_conn.c; tcp_dial.c, tcp_accept.c and
@@ -121,6 +121,7 @@ typedef struct tcp_rail {
   uint64_t since_ns;            /* when it began to dial */
   bool silent;                  /* its other end did not answer, at the last look */
   uint32_t nic_here, nic_there; /* the interfaces; 0: not known */
+  int place;                    /* of several that share an interface the least is the first */
   uint64_t given;               /* bytes of messages that it was to send */
   uint64_t arrived;             /* so many of them had arrived at the last look */
 } tcp_rail;
@@ -187,12 +188,16 @@ int tcp_reach(const uint8_t a[COLL_BLOB_BYTES], const uint8_t b[COLL_BLOB_BYTES]
 /* The peer's addresses to dial, best first; how many. */
 int tcp_candidates(const tcp_blob *self, const tcp_blob *peer, colli_addr *list, int max);
 
+/* How many network interfaces a rank's host has, as far as it offers their addresses. */
+int tcp_count_nics(const tcp_blob *blob);
+
 /* How many pairs of interfaces two ranks can use at once; 1 on one host. Symmetric. */
 int tcp_count_rails(const tcp_blob *a, const tcp_blob *b);
 
 /* A pair of addresses by which this rank may reach a peer. */
 typedef struct tcp_pair {
   colli_addr from, to;
+  uint32_t nic_there; /* the peer's interface, by its own index */
 } tcp_pair;
 #define TCP_PAIRS_MAX (COLLI_MAX_ADDRS * COLLI_MAX_ADDRS)
 

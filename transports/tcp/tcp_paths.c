@@ -30,11 +30,6 @@ static void add_socket(const tcp_conn *conn, char *text, size_t bytes) {
   add_path(&pair, "", text, bytes);
 }
 
-/* Whether two pairs have an interface in common. */
-static bool is_shared(const tcp_pair *a, const tcp_pair *b) {
-  return a->from.scope == b->from.scope || a->to.scope == b->to.scope;
-}
-
 /* Adds so many pairs of interfaces that could have rails and have none. */
 static void add_lost(const tcp_rails *rails, int lost, char *text, size_t bytes) {
   tcp_pair pairs[TCP_PAIRS_MAX];
@@ -43,7 +38,8 @@ static void add_lost(const tcp_rails *rails, int lost, char *text, size_t bytes)
   for (int i = 0, done = 0; i < count && done < lost; i++) {
     bool free = tcp_rails_is_free(rails, &pairs[i]);
     for (int j = 0; free && j < done; j++)
-      free = !is_shared(&pairs[i], added[j]);
+      free = !tcp_rails_clash(rails, pairs[i].from.scope, pairs[i].nic_there, added[j]->from.scope,
+                              added[j]->nic_there);
     if (!free)
       continue;
     add_path(&pairs[i], " (not connected)", text, bytes);

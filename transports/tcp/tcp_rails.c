@@ -40,6 +40,17 @@ static bool add_socket(tcp_rails *rails, const tcp_pair *pair) {
 
 /* ---- looking after the sockets --------------------------------------------------------------- */
 
+/* The place of a socket's pair of interfaces among all, the best first. */
+static int place_of(const tcp_conn *conn) {
+  tcp_pair pairs[TCP_PAIRS_MAX];
+  const int count = tcp_pairs(&conn->ep->blob, &conn->rail.rails->peer, pairs);
+  int i = 0;
+  while (i < count &&
+         (pairs[i].from.scope != conn->rail.nic_here || pairs[i].nic_there != conn->rail.nic_there))
+    i++;
+  return i;
+}
+
 /* A socket is established: it joins, and replaces those that use the same interfaces. */
 static void join(tcp_rails *rails, tcp_conn *conn) {
   tcp_conn *other;
@@ -50,9 +61,11 @@ static void join(tcp_rails *rails, tcp_conn *conn) {
   if (rails->dials)
     TAILQ_FOREACH(other, &rails->sockets, rail.link)
       if (other != conn && tcp_rail_is_open(other) && conn->rail.nic_here != 0 &&
-          (other->rail.nic_here == conn->rail.nic_here ||
-           other->rail.nic_there == conn->rail.nic_there))
+          tcp_rails_clash(rails, conn->rail.nic_here, conn->rail.nic_there, other->rail.nic_here,
+                          other->rail.nic_there))
         tcp_rails_retire(other);
+  if (rails->one_here || rails->one_there)
+    conn->rail.place = place_of(conn);
   rails->was_up = true;
   rails->pause_ns = TCP_RAILS_PAUSE_NS;
   rails->dial_ns = 0;
@@ -88,13 +101,13 @@ static int settle(tcp_rails *rails, uint64_t now_ns) {
 bool tcp_rails_is_free(const tcp_rails *rails, const tcp_pair *pair) {
   const tcp_conn *conn;
   TAILQ_FOREACH(conn, &rails->sockets, rail.link)
-    if (tcp_rail_is_open(conn) &&
-        (conn->rail.nic_here == pair->from.scope || conn->rail.nic_there == pair->to.scope))
+    if (tcp_rail_is_open(conn) && tcp_rails_clash(rails, pair->from.scope, pair->nic_there,
+                                                  conn->rail.nic_here, conn->rail.nic_there))
       return false;
   return true;
 }
 
-/* Dials a pair of interfaces that no rail uses, if it is time. */
+/* Dials a pair of interfaces that clashes with no rail, if it is time. */
 static void dial(tcp_rails *rails, uint64_t now_ns) {
   const tcp_conn *conn;
   if (now_ns < rails->dial_ns || rails->nsockets >= TCP_RAILS_SOCKETS ||
@@ -229,6 +242,8 @@ coll_conn *tcp_rails_connect(tcp_endpoint *ep, const coll_conn *base, const tcp_
   rails->ep = ep;
   rails->dials = env->rank < base->peer;
   rails->peer = *where;
+  rails->one_here = tcp_count_nics(&ep->blob) == 1;
+  rails->one_there = tcp_count_nics(where) == 1;
   rails->log = (colli_log){level < 0 ? COLLI_LOG_NONE : (colli_log_level)level, env->rank};
   rails->pause_ns = TCP_RAILS_PAUSE_NS;
   rails->acquired = -1;

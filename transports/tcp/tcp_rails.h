@@ -1,5 +1,5 @@
 /*
- * tcp_rails.h: a connection between hosts that both have several network interfaces. It has several
+ * tcp_rails.h: a connection between hosts that have several network interfaces. It has several
  * sockets, one for each pair of interfaces that works (a rail):
  *
  *   messages 0 1 2 3 4 5 ...  -->  rail A: 0 1 3 5     -->  by number: 0 1 2 3 4 5 ...
@@ -8,6 +8,10 @@
  * Each message carries its number and goes over one rail: short ones over the first, long ones over
  * that on whose interface this rank has the least under way, or less often if it is much slower
  * than others (tcp_rails_share.c). The receiver takes the next number from whichever rail has it.
+ *
+ * No two rails have an interface in common, but for the only one of a host, which all share. Then
+ * all messages go over the first rail, the one whose pair of interfaces is best, as several would
+ * not be faster; the others are there should it break.
  *
  * What is sent again may come behind later messages of the same rail. If the wanted one has been
  * missing for a while, these are read to memory.
@@ -70,6 +74,7 @@ struct tcp_rails {
   TAILQ_HEAD(, tcp_conn) sockets; /* oldest first; those that are not established, too */
   int nsockets;
   bool dials, was_up, closing;
+  bool one_here, one_there; /* all rails share this host's, or the peer's, only interface */
   tcp_blob peer;
   colli_log log;
 
@@ -157,7 +162,13 @@ int tcp_rails_check(tcp_rails *rails);
 /* Makes a connection over rails; NULL: out of memory. */
 coll_conn *tcp_rails_connect(tcp_endpoint *ep, const coll_conn *base, const tcp_blob *where);
 
-/* Whether no open rail uses an interface of a pair. */
+/* Whether two rails, by their interfaces here and there, cannot both be open. */
+static inline bool tcp_rails_clash(const tcp_rails *rails, uint32_t here, uint32_t there,
+                                   uint32_t other_here, uint32_t other_there) {
+  return (here == other_here && !rails->one_here) || (there == other_there && !rails->one_there);
+}
+
+/* Whether no open rail clashes with a pair. */
 bool tcp_rails_is_free(const tcp_rails *rails, const tcp_pair *pair);
 
 /* Looks after all connections over rails: 1 if something happened. */

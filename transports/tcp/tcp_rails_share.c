@@ -214,7 +214,7 @@ static void measure_again(tcp_endpoint *ep, uint64_t now_ns) {
 void tcp_rails_measure(tcp_rails *rails, uint64_t now_ns) {
   const fastest most = find_fastest(rails);
   tcp_conn *conn;
-  if (most.is_known || most.rails < 2)
+  if (most.is_known || most.rails < 2 || rails->one_here || rails->one_there)
     return;
   TAILQ_FOREACH(conn, &rails->sockets, rail.link)
     if (tcp_rail_is_open(conn) && now_ns > nic_of(conn)->looked_ns + LOOK_NS)
@@ -225,18 +225,18 @@ void tcp_rails_measure(tcp_rails *rails, uint64_t now_ns) {
 
 /* The first rail that is open; NULL: none is. */
 static tcp_conn *find_first(const tcp_rails *rails) {
-  tcp_conn *conn;
+  tcp_conn *conn, *first = NULL;
   TAILQ_FOREACH(conn, &rails->sockets, rail.link)
-    if (tcp_rail_is_open(conn))
-      return conn;
-  return NULL;
+    if (tcp_rail_is_open(conn) && (!first || conn->rail.place < first->rail.place))
+      first = conn;
+  return first;
 }
 
 tcp_conn *tcp_rails_choose(tcp_rails *rails, size_t bytes, uint64_t now_ns) {
   tcp_conn *conn, *best = NULL;
   const tcp_nic *slow = NULL;
   double least = 0;
-  if (is_short(bytes))
+  if (is_short(bytes) || rails->one_here || rails->one_there)
     return find_first(rails);
   measure_again(rails->ep, now_ns);
   TAILQ_FOREACH(conn, &rails->sockets, rail.link)

@@ -88,10 +88,36 @@ void boot_dial_begin(const boot *b, boot_dial *dial, colli_hello_kind kind, int 
     dial->attempts[i].next_ns = now_ns + (uint64_t)i * STAGGER_NS;
 }
 
-/* Whether an address can be one end of a spare connection: another interface has the first one. */
-static bool is_spare_end(const colli_addr *addr, const colli_addr *first) {
-  return !colli_addr_loopback(addr) && !colli_addr_link_local(addr) && addr->scope != 0 &&
-         addr->scope != first->scope;
+/* Whether an address leads to other hosts by an interface that is known. */
+static bool leads_out(const colli_addr *addr) {
+  return !colli_addr_loopback(addr) && !colli_addr_link_local(addr) && addr->scope != 0;
+}
+
+/* Whether all addresses of a host that lead out are of one interface. */
+static bool has_one_interface(const colli_addr addrs[COLLI_MAX_ADDRS], uint32_t scope) {
+  for (int i = 0; i < COLLI_MAX_ADDRS && addrs[i].family; i++)
+    if (leads_out(&addrs[i]) && addrs[i].scope != scope)
+      return false;
+  return true;
+}
+
+/* Adds pairs of addresses for a spare connection beside the one that has these ends. */
+static void add_spare_pairs(boot_dial *dial, const colli_addr *own, const colli_addr *addrs,
+                            const colli_addr *here, const colli_addr *there) {
+  const int nearness = colli_addr_affinity(here, there);
+  const bool one_here = has_one_interface(own, here->scope);
+  const bool one_there = has_one_interface(addrs, there->scope);
+  if (one_here && one_there)
+    return;
+  for (int i = 0; i < COLLI_MAX_ADDRS && addrs[i].family; i++) {
+    if (!leads_out(&addrs[i]) || (addrs[i].scope == there->scope && !one_there) ||
+        lists_address(own, &addrs[i]))
+      continue; /* hosts may have an inner network each, with the same addresses */
+    for (int j = 0; j < COLLI_MAX_ADDRS && own[j].family; j++)
+      if (leads_out(&own[j]) && (own[j].scope != here->scope || one_here) &&
+          colli_addr_affinity(&own[j], &addrs[i]) >= nearness)
+        add_pair(dial, own[j], &addrs[i]);
+  }
 }
 
 bool boot_dial_begin_spare(const boot *b, boot_dial *dial, int peer,
@@ -108,14 +134,7 @@ bool boot_dial_begin_spare(const boot *b, boot_dial *dial, int peer,
   const colli_addr *there = colli_net_find_end(first->fd, true, addrs, COLLI_MAX_ADDRS);
   if (!here || !there)
     return false;
-  const int nearness = colli_addr_affinity(here, there);
-  for (int i = 0; i < COLLI_MAX_ADDRS && addrs[i].family; i++) {
-    if (!is_spare_end(&addrs[i], there) || lists_address(own, &addrs[i]))
-      continue; /* hosts may have an inner network each, with the same addresses */
-    for (int j = 0; j < COLLI_MAX_ADDRS && own[j].family; j++)
-      if (is_spare_end(&own[j], here) && colli_addr_affinity(&own[j], &addrs[i]) >= nearness)
-        add_pair(dial, own[j], &addrs[i]);
-  }
+  add_spare_pairs(dial, own, addrs, here, there);
   return dial->count > 0;
 }
 

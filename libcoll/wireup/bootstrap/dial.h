@@ -46,8 +46,8 @@ void boot_dial_begin(const boot *b, boot_dial *dial, colli_hello_kind kind, int 
                      const colli_addr addrs[COLLI_MAX_ADDRS]);
 
 /* Begins to dial a second connection to a neighbour, whose hello has BOOT_SPARE_WORD: in networks
- * that are as near as that of the first one, on other interfaces of both hosts, in any order.
- * False: there is none. */
+ * that are as near as that of the first one, on other interfaces of both hosts, or of one if the
+ * other has no other; in any order. False: there is none. */
 bool boot_dial_begin_spare(const boot *b, boot_dial *dial, int peer,
                            const colli_addr addrs[COLLI_MAX_ADDRS], const colli_sealed *first);
 
