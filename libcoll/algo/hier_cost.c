@@ -5,6 +5,7 @@
 
 #include "libcoll/algo/distance.h"
 #include "libcoll/algo/hier_shares.h"
+#include "libcoll/algo/twotrees.h"
 #include "libcoll/cost/host_links.h"
 #include "libcoll/cost/predict.h"
 
@@ -219,13 +220,55 @@ static double two_lanes_cost(const priced *it, const colli_algo *algo, int chunk
                 part_cost(algo, inside, chunks, partition, it->elem_bytes, &busy));
 }
 
+/* What a pass in two trees takes, of the group whose ranks take longest. Of groups that differ in
+ * size, ranks of the smaller ones own more shares, but may have less to send for each: the last
+ * group is the root of one tree, and a leaf of the other. */
+typedef struct paces {
+  double whole; /* until a rank has sent everything, or done its work */
+  double up;    /* the same without the part inside the group that brings results to all */
+  double lag;   /* how much later than the first share the last one is through */
+} paces;
+
+/* Finds them. `across`: what a share of a pass takes the rank that sends most in trees. */
+static paces find_paces(const priced *it, int shares, const colli_partition *cut, double across) {
+  const colli_terms t = colli_terms_make(cut, it->elem_bytes, &it->near);
+  double most = 0;
+  paces found = {0, 0, 0};
+  for (int group = 0; group < it->l->ngroups; group++)
+    most = larger(most, colli_twotrees_load_of(&it->among, group, &it->far).both);
+  for (int group = 0; group < it->l->ngroups; group++) {
+    const int size = it->l->size[group], owned = (shares - 1) / size + 1;
+    const colli_twotrees_load load = colli_twotrees_load_of(&it->among, group, &it->far);
+    const double unit = most > 0 ? across / most : 0, sent = owned * load.both * unit;
+    const double moved = 2.0 * (size - 1) * shares / size; /* chunks in, and as many out again */
+    const double sends = moved * t.bytes * it->near.beta_ns_per_byte;
+    const double works = moved * t.slices * (t.work_reduce + it->near.step_ns) / 2;
+    found.whole = larger(found.whole, 2 * larger(sends, works) + sent);
+    found.up = larger(found.up, larger(sends, works) + sent);
+    found.lag = larger(found.lag, (owned - 1) * load.one * unit);
+  }
+  return found;
+}
+
+/* How long a result is on its way down the trees: half of what one slice takes up and down. */
+static double way_down(const priced *it, const colli_partition *pass) {
+  colli_partition slice = *pass;
+  slice.nchunks = 2;
+  if (slice.piece > slice.slice)
+    slice.piece = slice.slice;
+  slice.region = slice.piece;
+  slice.count = 2 * slice.piece;
+  return part_cost(it->across, it->among, 2, &slice, it->elem_bytes, &it->far) / 2;
+}
+
 /*
- * An all-reduce in two trees: the first pass goes through all parts, the others follow as fast as
- * the busiest rank sends, or as a lane ends its part inside the group.
+ * An all-reduce in two trees: the first pass goes through all parts, one after the other. While
+ * that takes longer than the busiest rank sends, results of the others come back in its pauses, so
+ * each of them adds what is sent before. Together they take as long as that rank sends, or as a
+ * lane takes for its part inside the group, until the last results have come down.
  */
 static double trees_cost(const priced *it, const colli_partition *partition) {
-  const int most = colli_layout_largest(it->l), shares = partition->nchunks / 2;
-  const int owned = colli_shares_owned(it->l).most;
+  const int shares = partition->nchunks / 2;
   colli_partition cut = *partition, pair = *partition;
   cut.passes = 1;
   cut.region = cut.piece;
@@ -235,12 +278,12 @@ static double trees_cost(const priced *it, const colli_partition *partition) {
   const double leave = two_lanes_cost(it, it->hier->leave, shares, &cut);
   const double lane =
       part_cost(it->hier->enter, it->within, shares, &cut, it->elem_bytes, &it->near);
-  const colli_terms t = colli_terms_make(&cut, it->elem_bytes, &it->near);
-  const double moved = 2.0 * (most - 1) * shares / most; /* chunks in, and as many out again */
-  const double sends = 2 * moved * t.bytes * it->near.beta_ns_per_byte;
-  const double works = moved * t.slices * (t.work_reduce + it->near.step_ns);
-  const double next = larger(larger(sends, works) + owned * across.next, lane);
-  return enter + across.first + (owned - 1) * across.next + leave + (partition->passes - 1) * next;
+  const paces found = find_paces(it, shares, &cut, across.next);
+  const double first = enter + across.first + found.lag + leave;
+  if (partition->passes == 1)
+    return first;
+  return larger(first + (partition->passes - 1) * larger(found.up, lane),
+                partition->passes * larger(found.whole, lane) + way_down(it, &cut));
 }
 
 /* The chunks on which the parts of a collective of blocks work. */

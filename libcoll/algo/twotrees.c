@@ -249,3 +249,25 @@ double colli_twotrees_time(const colli_shape *shape, const colli_tree *a, const 
   free(r.heap);
   return made ? fmax(r.end, shared) : INFINITY;
 }
+
+/* Beta of the link between two ranks. */
+static double beta_of(const colli_shape *shape, int a, int b, const colli_model *model) {
+  return colli_model_pair(model, shape, a, b).beta_ns_per_byte;
+}
+
+/* Where a rank sends. */
+colli_twotrees_load colli_twotrees_load_of(const colli_shape *shape, int rank,
+                                           const colli_model *model) {
+  const colli_tree tree = {.nranks = shape->nranks};
+  colli_twotrees_load load = {0, 0};
+  for (int which = 0; which < 2; which++) {
+    colli_node node;
+    colli_twotrees[which](&tree, rank, &node);
+    double beta = node.parent == COLLI_NOBODY ? 0 : beta_of(shape, rank, node.parent, model);
+    for (int i = 0; i < node.children; i++)
+      beta += beta_of(shape, rank, node.child[i], model);
+    load.both += beta;
+    load.one = fmax(load.one, beta);
+  }
+  return load;
+}

@@ -22,4 +22,12 @@ extern void (*const colli_twotrees[2])(const colli_tree *tree, int rank, colli_n
 double colli_twotrees_time(const colli_shape *shape, const colli_tree *a, const colli_tree *b,
                            const colli_terms *terms, const colli_model *model, double *sending);
 
+/* Beta of all links on which a rank sends, once each: in both trees, and in that one of them in
+ * which it sends more. */
+typedef struct colli_twotrees_load {
+  double both, one;
+} colli_twotrees_load;
+colli_twotrees_load colli_twotrees_load_of(const colli_shape *shape, int rank,
+                                           const colli_model *model);
+
 #endif

@@ -118,7 +118,17 @@ expect 0 "hier                 36.40 us " $many -b 8-64 --table
 # Hosts without levels: the formula takes all 12 rounds as far, the replay only nine.
 expect 0 "recdbl               14.40 us     14.40 us" allreduce -n 4096 --levels 8:500:0.01,all:1000:0.04 -b 8
 expect 0 "512 hosts over tcp" allreduce --hosts 512 --ranks-per-host 8 -b 8-64 --table --cores 0
-expect 0 "100000 ranks on 12500 hosts" allreduce --hosts 12500 --ranks-per-host 8 --levels assumed -b 8-12
+most="allreduce --hosts 12500 --ranks-per-host 8 --levels assumed"
+expect 0 "100000 ranks on 12500 hosts" $most -b 8-12
+# A GiB on 100,000 ranks. Each rank moves 7/8 of it in its host, in and out again, and sends its share of 128 MiB, which
+# takes 0.04 ns a byte, up and down trees: 2 * 7/8 * 2^30 * 0.01 ns + 2 * 2^27 * 0.04 ns = 29.5 ms, and at most 5 % more
+# until the first and the last bytes have come through 2 * 14 hops.
+expect 0 "chosen: hier_trees" $most -b 1G
+took=$(printf '%s\n' "$output" | sed -n 's/^\* hier_trees *\([0-9]*\)\.\([0-9][0-9]\) ms .*/\1\2/p')
+[ "${took:-0}" -ge 2953 ] && [ "$took" -le 3100 ] || {
+  echo "coll_explain $most -b 1G: takes '$took' hundredths of a ms, not 29.53 to 31.00 ms"
+  failed=1
+}
 expect 2 "--ranks-per-host is for at most 131072 ranks" $many -n 4096 -b 8
 expect 2 "--ranks-per-host is for at most 131072 ranks" allreduce --hosts 65536 --ranks-per-host 8 -b 8
 expect 2 "not 4096 ranks on 3 hosts" allreduce -n 4096 --hosts 3 --levels assumed -b 8

@@ -83,26 +83,38 @@ static const uint8_t *make_shares(void) {
   return some_shares;
 }
 
-void shape_levels(colli_shape *shape, bool both) {
-  static int32_t levels[2][MANY];
-  int seen[MANY] = {0};
-  for (int rank = 0; rank < shape->nranks; rank++) {
-    const int at = seen[shape->group[rank]]++;
-    levels[0][rank] =
-        both || at % 4 == 3 ? at % 4 : at % 2; /* of the four in which a group is, for now */
-    levels[1][rank] = at % 2;
-  }
-  for (int level = 0; level < 2; level++) {
-    int number[4 * MANY], count = 0;
+/* In which part of its group, halved so many times, the rank of a position is. Unless both halves
+ * are halved again, only the last one is. */
+static int part_of(int at, int halvings, bool both) {
+  int part = 0;
+  for (int size = 2; size <= 1 << halvings; size *= 2)
+    if (size == 2 || both || at % size == size - 1)
+      part = at % size;
+  return part;
+}
+
+void shape_levels(colli_shape *shape, int ninner, bool both) {
+  static int32_t levels[COLLI_INNER_LEVELS][MANY];
+  static int number[MANY << COLLI_INNER_LEVELS];
+  for (int level = 0; level < ninner; level++) {
+    const int halvings = ninner - level;
+    int seen[MANY] = {0}, count = 0;
     memset(number, -1, sizeof(number));
     for (int rank = 0; rank < shape->nranks; rank++) {
-      int *it = &number[4 * shape->group[rank] + levels[level][rank]];
+      const int part = part_of(seen[shape->group[rank]]++, halvings, both);
+      int *it = &number[(shape->group[rank] << halvings) + part];
       *it = *it < 0 ? count++ : *it;
       levels[level][rank] = *it;
     }
     shape->inner[level] = levels[level];
   }
-  shape->ninner = 2;
+  shape->ninner = ninner;
+}
+
+/* How many levels are inside the groups of a shape that has some: two, or where there are ranks
+ * enough sometimes more. */
+static int levels_of(const colli_shape *shape) {
+  return shape->nranks < 14 ? 2 : 2 + shape->nranks / 3 % (COLLI_INNER_LEVELS - 1);
 }
 
 /* All shapes of one root. */
@@ -131,7 +143,7 @@ static void shapes_of_root(const colli_algo *algo, colli_shape shape, int32_t *n
           for (int both = 0; both < 2 && algo->groups && shape.nranks <= MANY; both++) {
             if (shape.nranks > 16 && both != shape.nranks % 2)
               continue; /* one of the two, for the sake of time */
-            shape_levels(&shape, both);
+            shape_levels(&shape, levels_of(&shape), both);
             visit(algo, &shape, (near_kind)kind, ctx);
             shape.share = algo->weighted ? make_shares() : NULL;
             if (shape.share)
@@ -165,10 +177,13 @@ const char *shape_tell(const colli_algo *algo, const colli_shape *shape, near_ki
   static const char *const orders[] = {"any", "ranks", "tree", "left"};
   static const char *const nears[] = {"",         ", in halves", ", in sqrt(n) groups",
                                       ", uneven", ", dealt",     ", mixed"};
+  char levels[24] = "";
+  if (shape->ninner)
+    snprintf(levels, sizeof(levels), ", %d levels inside", shape->ninner);
   snprintf(text, 160, "%s %s, %d ranks, root %d, order %s%s%s%s%s%s", colli_coll_name(algo->coll),
            algo->name, shape->nranks, shape->root, orders[shape->order],
            shape->in_place ? ", in place" : "", shape->varying ? ", varying" : "",
-           shape->share ? ", shares" : "", shape->ninner ? ", levels" : "", nears[near]);
+           shape->share ? ", shares" : "", levels, nears[near]);
   return text;
 }
 

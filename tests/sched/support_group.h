@@ -34,9 +34,9 @@ void group_free(group *all);
  * has room for nranks numbers and lives as long as the shape. */
 void shape_spread(colli_shape *shape, near_kind kind, int32_t *near);
 
-/* Adds two levels inside the groups of a shape: each group's ranks are halved, and both or one of
- * the halves again. They are valid until the next call. */
-void shape_levels(colli_shape *shape, bool both);
+/* Adds levels inside the groups of a shape: each group's ranks are halved, and both or one of the
+ * halves again, and so on. They are valid until the next call. */
+void shape_levels(colli_shape *shape, int ninner, bool both);
 
 /* Calls visit with every shape of nranks ranks that the algorithm can do: orders, in place,
  * lengths, groups; of the roots only those that `roots` bounds (0: all), always the first two, the

@@ -178,7 +178,7 @@ Test(formula, agrees_for_algorithms_without_groups_in_levels) {
         int32_t near[64];
         colli_shape shape = {.coll = (*algo)->coll, .nranks = ranks[at]};
         shape_spread(&shape, kinds[kind], near);
-        shape_levels(&shape, true);
+        shape_levels(&shape, 2, true);
         if (!dealt || !odd)
           compare_sizes(*algo, &shape, kinds[kind], &v[dealt || odd]);
       }

@@ -1,5 +1,6 @@
 /* test_verify.c: proves every algorithm for many numbers of ranks, roots, slots, and in place. */
 #include <criterion/criterion.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "extent.h"
@@ -49,6 +50,36 @@ static void prove_collective(colli_coll coll) {
       shapes_each(*algo, nranks, nranks <= 16 ? 0 : 1, prove, &turn);
   }
   cr_assert(found > 0, "no algorithm for %s", colli_coll_name(coll));
+}
+
+/* Verifies what an algorithm does in groups of so many ranks with levels inside. */
+static void prove_levels(const colli_algo *algo, int nranks, near_kind near, int ninner) {
+  int32_t *groups = calloc((size_t)nranks, sizeof(*groups));
+  colli_shape shape = {.coll = algo->coll, .nranks = nranks};
+  cr_assert(groups);
+  shape_spread(&shape, near, groups);
+  shape_levels(&shape, ninner, near != NEAR_UNEVEN);
+  if (colli_algo_can(algo, &shape)) {
+    group all = group_of(algo, &shape, near);
+    prove_one(algo, &all, near, 2, false, 2);
+    group_free(&all);
+  }
+  free(groups);
+}
+
+/* All-reduces of many ranks in as many levels as there may be, and in one less; or with TEST_ALL=1
+ * all collectives. */
+Test(verify, many_ranks_in_levels, .timeout = 600) {
+  static const near_kind kinds[] = {NEAR_HALVES, NEAR_ROOTS, NEAR_UNEVEN};
+  const int nranks = extent(100, 256, 70);
+  int found = 0;
+  for (const colli_algo *const *algo = colli_algos; *algo; algo++)
+    for (int kind = 0; kind < 3 && (*algo)->groups; kind++)
+      if ((*algo)->coll == COLLI_ALLREDUCE || extent(0, 1, 0)) {
+        prove_levels(*algo, nranks, kinds[kind], COLLI_INNER_LEVELS - kind % 2);
+        found++;
+      }
+  cr_assert(found > 0);
 }
 
 #define PROVES(name, coll)                                                                         \

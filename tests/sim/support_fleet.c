@@ -42,8 +42,11 @@ struct fleet {
   int32_t *group;
   colli_flight_rings flights; /* of all: nobody reads them */
   colli_shape shape;
-  colli_partition partition;
-  colli_model model;
+  /* As it runs, and as it would run with all elements. */
+  size_t count;
+  colli_limits limits;
+  colli_partition partition, all_partition;
+  colli_model model, all_model;
   int failures;
 };
 
@@ -87,16 +90,28 @@ static sim_link link_of(const void *ctx, int from, int to) {
 
 /* ---- making ---------------------------------------------------------------------------------- */
 
-/* Sets shape, partition and model. */
+/* Sets shape, partitions and models. */
 static void set_up(fleet *f) {
   const fleet_config *c = f->config;
+  const size_t each = c->each ? (size_t)c->each : 1;
+  colli_network slower = *c->network;
+  for (int level = 0; level < slower.nlevels; level++)
+    slower.level[level].beta_ns_per_byte *= (double)each;
+  f->count = c->count / each;
+  f->limits = (colli_limits){.slot_bytes = c->limits.slot_bytes / each,
+                             .slot_count = c->limits.slot_count,
+                             .chunk_bytes = c->limits.chunk_bytes / each,
+                             .slice_bytes = c->limits.slice_bytes / each};
   f->group = malloc(COLLI_NETWORK_LEVELS * (size_t)c->nranks * sizeof(*f->group));
   cr_assert(f->group);
   f->shape = (colli_shape){.coll = c->algo->coll, .nranks = c->nranks};
-  f->model = (colli_model){.core_share = 1, .chunk_share = 1};
+  f->model = f->all_model = (colli_model){.core_share = 1, .chunk_share = 1};
   colli_network_shape(c->network, f->group, &f->shape);
-  colli_network_model(c->network, c->nranks, &f->model);
-  colli_choice_partition(c->algo, &f->shape, c->count, sizeof(float), &c->limits, &f->partition);
+  colli_network_model(&slower, c->nranks, &f->model);
+  colli_network_model(c->network, c->nranks, &f->all_model);
+  colli_choice_partition(c->algo, &f->shape, f->count, sizeof(float), &f->limits, &f->partition);
+  colli_choice_partition(c->algo, &f->shape, c->count, sizeof(float), &c->limits,
+                         &f->all_partition);
 }
 
 /* Opens a rank's endpoint. */
@@ -109,8 +124,8 @@ static void open_member(fleet *f, int rank) {
                                 .rank = rank,
                                 .nranks = f->config->nranks,
                                 .secret = secret,
-                                .slot_bytes = f->config->limits.slot_bytes,
-                                .slot_count = f->config->limits.slot_count,
+                                .slot_bytes = f->limits.slot_bytes,
+                                .slot_count = f->limits.slot_count,
                                 .device = f->world,
                                 .ops = &sim_transport};
   cr_assert_eq(sim_transport.open(&m->env, &m->endpoint), COLL_T_DONE);
@@ -139,17 +154,17 @@ static void equip_member(fleet *f, int rank) {
   colli_shape shape = f->shape;
   shape.rank = rank;
   cr_assert_eq(colli_algo_emit(c->algo, &shape, &m->sched), COLL_OK);
-  size_t bytes = c->count * sizeof(float);
+  size_t bytes = f->count * sizeof(float);
   size_t scratch = f->partition.piece * sizeof(float) * (size_t)m->sched->nscratch;
   m->data = malloc(bytes + scratch + 1);
   cr_assert(m->data);
   if (c->algo->coll == COLLI_ALLREDUCE || (c->algo->coll == COLLI_BROADCAST && rank == 0))
-    data_fill(m->data, c->count, COLL_FLOAT32, COLL_SUM, rank, SEED);
+    data_fill(m->data, f->count, COLL_FLOAT32, COLL_SUM, rank, SEED);
   m->exec = (colli_exec){.rank = rank,
                          .nranks = c->nranks,
                          .kernels = colli_kernels_best(),
                          .links = f->links + (size_t)rank * (size_t)c->nranks,
-                         .slot_bytes = c->limits.slot_bytes,
+                         .slot_bytes = f->limits.slot_bytes,
                          .ctx = f,
                          .events = &events,
                          .connect = connect_peer};
@@ -172,6 +187,19 @@ static void equip_member(fleet *f, int rank) {
     know_peer(m, m->sched->steps[i].peer_recv);
     know_peer(m, m->sched->steps[i].peer_send);
   }
+}
+
+/* What all vectors and schedules take; *longest: the longest schedule. */
+static size_t own_bytes(const fleet *f, size_t *longest) {
+  size_t all = 0;
+  for (int rank = 0; rank < f->config->nranks; rank++) {
+    const colli_sched *sched = f->members[rank].sched;
+    const size_t bytes = colli_sched_bytes(sched);
+    const size_t elements = f->count + f->partition.piece * (size_t)sched->nscratch;
+    *longest = bytes > *longest ? bytes : *longest;
+    all += bytes + elements * sizeof(float);
+  }
+  return all;
 }
 
 /* Makes all ranks. */
@@ -238,12 +266,12 @@ static double run_all(fleet *f) {
 static int count_wrong(const fleet *f) {
   const fleet_config *c = f->config;
   int wrong = 0;
-  size_t bytes = c->count * sizeof(float);
+  size_t bytes = f->count * sizeof(float);
   char *want = malloc(bytes + 1);
   if (c->algo->coll == COLLI_ALLREDUCE)
-    data_reduce(want, c->count, COLL_FLOAT32, COLL_SUM, c->nranks, SEED);
+    data_reduce(want, f->count, COLL_FLOAT32, COLL_SUM, c->nranks, SEED);
   else
-    data_fill(want, c->count, COLL_FLOAT32, COLL_SUM, 0, SEED);
+    data_fill(want, f->count, COLL_FLOAT32, COLL_SUM, 0, SEED);
   for (int rank = 0; rank < c->nranks; rank++) {
     const member *m = &f->members[rank];
     wrong += !m->op.done || m->op.status != COLL_OK || memcmp(m->data, want, bytes) != 0;
@@ -259,8 +287,8 @@ static double replay(const fleet *f) {
   cr_assert(scheds);
   for (size_t rank = 0; rank < n; rank++)
     scheds[rank] = f->members[rank].sched;
-  double ns = colli_predict(scheds, f->config->nranks, &f->partition, sizeof(float),
-                            f->config->limits.slot_count, &f->model);
+  double ns = colli_predict(scheds, f->config->nranks, &f->all_partition, sizeof(float),
+                            f->config->limits.slot_count, &f->all_model);
   free(scheds);
   return ns;
 }
@@ -306,14 +334,14 @@ fleet_result fleet_run(const fleet_config *config) {
   set_up(f);
   make_members(f);
   fleet_result result = {.ns = run_all(f)};
-  const size_t after = resident_bytes();
-  result.rank_bytes = after > before ? (after - before) / (size_t)config->nranks : 0;
+  const size_t after = resident_bytes(), own = own_bytes(f, &result.sched_bytes);
+  result.rank_bytes = after > before + own ? (after - before - own) / (size_t)config->nranks : 0;
   result.messages = sim_world_messages(f->world);
   result.wrong = count_wrong(f) + f->failures;
   result.predicted_ns = replay(f);
   const colli_model model =
-      colli_algo_model(config->algo, &f->shape, &f->partition, sizeof(float), &f->model);
-  result.formula_ns = config->algo->cost(&f->shape, &f->partition, sizeof(float), &model);
+      colli_algo_model(config->algo, &f->shape, &f->all_partition, sizeof(float), &f->all_model);
+  result.formula_ns = config->algo->cost(&f->shape, &f->all_partition, sizeof(float), &model);
   free_all(f);
   free(f);
   return result;

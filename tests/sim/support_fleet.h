@@ -14,17 +14,21 @@ typedef struct fleet_config {
   const colli_algo *algo;
   int nranks;
   size_t count; /* elements, of type float32; sums */
+  /* So many elements are one in the fleet, whose slots and chunks are as much shorter, and whose
+   * links as much slower: a vector that would not fit into memory takes as long. 0: 1. */
+  int each;
   const colli_network *network;
   colli_limits limits;
 } fleet_config;
 
 typedef struct fleet_result {
   double ns;           /* virtual time until the last rank is done */
-  double predicted_ns; /* the replay of the same schedules */
-  double formula_ns;
+  double predicted_ns; /* the replay of the same schedules, with all elements */
+  double formula_ns;   /* for all elements */
   uint64_t messages;
-  int wrong;         /* ranks whose result is not right, or that are not done */
-  size_t rank_bytes; /* memory of a rank */
+  int wrong;          /* ranks whose result is not right, or that are not done */
+  size_t rank_bytes;  /* memory of a rank besides its vector and its schedule */
+  size_t sched_bytes; /* the longest schedule */
 } fleet_result;
 
 /* Runs it. Ends the test if out of memory. */

@@ -1,6 +1,7 @@
 /*
- * test_cost.c: virtual time and messages of a creation, and of a shrink with the first all-reduce
- * after it: the table in docs/performance.md. Ranks get no messages that they need not have.
+ * test_cost.c: virtual time, messages and connections of a creation, and of a shrink with the first
+ * all-reduce after it: the table in docs/performance.md. Ranks get no messages that they need not
+ * have, and connect to no ranks that they need not know.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -47,6 +48,27 @@ static uint64_t most_of_others(const sk_counts *counts) {
   return most;
 }
 
+/* Asserts how many connections each rank has made and accepted: of the rank that made the id, and
+ * of each other one, no more than so many. */
+static void check_connections(const sk_counts *counts, uint64_t made, uint64_t first,
+                              uint64_t others) {
+  for (int rank = 0; rank < cost.nranks; rank++) {
+    const uint64_t accepted = rank == 0 ? first : others;
+    cr_expect_leq(counts[rank].connects, made, "rank %d of %d connects %d times", rank, cost.nranks,
+                  (int)counts[rank].connects);
+    cr_expect_leq(counts[rank].accepts, accepted, "rank %d of %d accepts %d times", rank,
+                  cost.nranks, (int)counts[rank].accepts);
+  }
+}
+
+/* The number of rounds of doubling. */
+static uint64_t rounds_of(uint64_t n) {
+  uint64_t rounds = 0;
+  while (1ull << rounds < n)
+    rounds++;
+  return rounds;
+}
+
 /* Measures, and prints a row; fan_out: see job_config. */
 static void measure(int nranks, int fan_out) {
   job_config config = job_defaults(1, nranks, 8);
@@ -81,9 +103,13 @@ static void measure(int nranks, int fan_out) {
   const uint64_t parts = cost.created[0].received_bytes / config.kernel.buffer_bytes;
   cr_expect_leq(lead_created, 10 * (fan_out ? (uint64_t)fan_out : n) + 100 + parts);
   cr_expect_leq(created, 10 * (uint64_t)fan_out + 200);
-  cr_expect_leq(cost.created[0].accepts, (fan_out ? (uint64_t)fan_out : n) + 10);
+  /* Each connects to where it checks in, and for its few control links; besides those, it accepts
+   * only who checks in with it. */
+  check_connections(cost.created, 4, (fan_out ? (uint64_t)fan_out : n) + 2, (uint64_t)fan_out + 2);
   cr_expect_leq(lead_shrunk, 300); /* it talks to few of them */
   cr_expect_leq(shrunk, 400);
+  /* New control links, and connections for each round of the all-reduce. */
+  check_connections(cost.shrunk, 4 + rounds_of(n), 4 + rounds_of(n), 4 + rounds_of(n));
   job_free();
   sk_close();
 }
@@ -91,7 +117,7 @@ static void measure(int nranks, int fan_out) {
 /* COST_RANKS=4096, for that many only, takes 5.7 GB: each rank has a table of all others. */
 Test(cost, of_creation_and_shrink, .timeout = 600) {
   const char *wanted = getenv("COST_RANKS");
-  const int most = wanted ? atoi(wanted) : extent(256, 256, 64);
+  const int most = wanted ? atoi(wanted) : extent(1024, 1024, 64);
   cr_assert_leq(most, MOST_RANKS);
   for (int nranks = wanted ? most : 16; nranks <= most; nranks *= 4)
     for (int fan_out = 0; fan_out <= 16; fan_out += 16)

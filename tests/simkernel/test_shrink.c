@@ -101,6 +101,10 @@ Test(shrink, one_dies, .timeout = 300) {
   }
 }
 
+Test(shrink, one_of_a_thousand_dies, .timeout = 300) {
+  lose_one(extent(1024, 1024, 128), extent(700, 700, 70), 10);
+}
+
 /* ---- deaths at each call ----------------------------------------------------------------------
  */
 
