@@ -8,6 +8,7 @@
 #include "libcoll/cost/host_links.h"
 #include "libcoll/sched/order.h"
 
+#define SUMS  8 /* of a large radix about so many are tried */
 #define LANES 4 /* so many blocks for one rank are on their way together, as in symmetric.c */
 
 /* What a message costs over a link, how long a rank works for it, and what a byte takes on the
@@ -108,15 +109,21 @@ static links pairs_of_sum(const colli_model *model, const colli_shape *shape, lo
   return l;
 }
 
+/* Whether what is sent over some links takes longer than over others, or arrives later. */
+static bool is_farther(const links *a, const links *b) {
+  const double sent = a->sum.pair.beta_ns_per_byte + a->sum.shared;
+  const double other = b->sum.pair.beta_ns_per_byte + b->sum.shared;
+  return sent > other || (sent >= other && a->sum.pair.alpha_ns > b->sum.pair.alpha_ns);
+}
+
 /* The links of a round of pairs. Of all ranks that differ in one digit, those with the lowest and
  * the highest are farthest apart, unless hosts are numbered otherwise. */
 static links pairs_of_round(const colli_model *model, const colli_shape *shape, long long block,
                             int radix) {
   links farthest = pairs_of_sum(model, shape, block, radix, radix - 1);
-  for (int sum = 0; sum < radix - 1 && radix > 2; sum++) {
+  for (int sum = 0; sum < radix - 1 && radix > 2; sum += 1 + (radix - 1) / SUMS) {
     const links l = pairs_of_sum(model, shape, block, radix, sum);
-    if (l.sum.pair.beta_ns_per_byte + l.sum.shared >
-        farthest.sum.pair.beta_ns_per_byte + farthest.sum.shared)
+    if (is_farther(&l, &farthest))
       farthest = l;
   }
   return farthest;

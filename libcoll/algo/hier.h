@@ -41,8 +41,8 @@ typedef struct colli_hier {
   bool trees;  /* split all-reduce whose `across`, dbtree, has two lanes up and two down, which
                 * `enter` and `leave` share (colli_shares_trees()); only its price is dbtree's */
   bool widest; /* the groups are the widest ones (sites), whatever is inside these */
-  bool duplex; /* blocks: between two groups, what goes each way has a lane of its own; other
-                * numbers of groups get `otherwise` */
+  bool duplex; /* blocks: a lane each way between two groups; other numbers of groups get
+                * `otherwise` */
 } colli_hier;
 
 int colli_hier_nchunks(const colli_hier *hier, const colli_shape *shape);

@@ -4,7 +4,7 @@
  * positions between groups, so that a link between groups carries each block once. Otherwise the
  * leaders do, one block of each group after the other.
  *
- * If the two ways between two groups have lanes of their own, a rank does in one lane what it needs
+ * With a lane each way between two groups (duplex), a rank does in one lane what it needs
  * for what it sends, and in the other what it does with what comes. So passes leave one after the
  * other, and none waits for what the other group sends. Its lanes are the other way round in the
  * other group, as both ends of a message use one lane.
@@ -193,7 +193,8 @@ static coll_status scatter_led(colli_whole *whole, const colli_hier *hier, const
 coll_status colli_hier_blocks(colli_whole *whole, const colli_hier *hier, const colli_shape *shape,
                               colli_layout *l) {
   const bool split = hier->split, gathers = shape->coll == COLLI_ALLGATHER;
-  blocks b; /* group by group where the ways have lanes of their own and blocks are scattered */
+  /* scatter_duplex() handles the blocks of one group after those of the other */
+  blocks b;
   if (!list_blocks(&b, shape, l, split && (gathers || !hier->duplex)))
     return COLL_ERR_NO_MEMORY;
   if (split)

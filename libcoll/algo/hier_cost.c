@@ -310,6 +310,18 @@ static double blocks_cost(const priced *it, colli_coll coll, const colli_partiti
          part_cost(it->hier->leave, inside, chunks.leave, partition, it->elem_bytes, &it->near);
 }
 
+/* The same with a lane each way: no pass waits for the one before it to arrive. */
+static double duplex_cost(const priced *it, colli_coll coll, const colli_partition *partition) {
+  colli_partition cut = *partition;
+  cut.passes = 1;
+  cut.region = cut.piece;
+  cut.count = cut.piece * (size_t)cut.nchunks;
+  priced sent = *it;
+  sent.near = scaled_links(&it->near, 0, 1);
+  sent.far = scaled_links(&it->far, 0, 1);
+  return blocks_cost(it, coll, &cut) + (partition->passes - 1) * blocks_cost(&sent, coll, &cut);
+}
+
 /* The work of one participating rank for a part: found as the time that they would take if they all
  * shared a tiny part of a core. */
 static double part_work(const colli_algo *algo, colli_shape among, int chunks,
@@ -398,7 +410,8 @@ static double sum_parts(const colli_hier *hier, const colli_shape *shape, colli_
       (long long)l->ngroups * colli_layout_largest(l) > 4ll * shape->nranks)
     return UNSUITABLE_NS;
   if (colli_exact(shape->coll)) /* all ranks work all the time */
-    return blocks_cost(&it, shape->coll, partition) / model->core_share;
+    return (it.hier->duplex ? duplex_cost : blocks_cost)(&it, shape->coll, partition) /
+           model->core_share;
   double cost = it.hier->trees                   ? trees_cost(&it, partition)
                 : shape->coll == COLLI_ALLREDUCE ? two_way_cost(&it, partition)
                                                  : one_way_cost(&it, shape->root, partition);

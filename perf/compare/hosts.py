@@ -251,10 +251,14 @@ class HostsSockets(libraries.Library):
     def takes(self, operation, ranks):
         return operation == "allreduce" and self.hosts.shape.each == 1 and ranks <= 64  # MOST_RANKS of moves.h
 
+    def place(self, rank):
+        """The host of a rank."""
+        return self.hosts.host_of(rank)
+
     def commands(self, ranks, words, groups=1):
         """The command of each rank; rank r is in group r % groups."""
         self.port += ranks
-        places = [self.hosts.host_of(rank) for rank in range(ranks)]
+        places = [self.place(rank) for rank in range(ranks)]
         addresses = ",".join(self.hosts.address(place) for place in places)
         return [self.hosts.inside(place, [self.program, "--rank", str(rank), "--addresses", addresses, "--port", str(self.port),
                                           "--congestion", self.congestion, "--groups", str(groups), *words])
@@ -273,6 +277,9 @@ class HostsSockets(libraries.Library):
 class PairSockets(HostsSockets):
     """sockets.c on pairs of hosts, one of each site, which each reduce a part: what must cross the line, and no more."""
     congestion = "usual"
+
+    def place(self, rank):
+        return rank  # in all rounds, so that both ranks of a group are at different sites
 
     def takes(self, operation, ranks):
         return super().takes(operation, ranks) and ranks % 2 == 0

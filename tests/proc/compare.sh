@@ -69,6 +69,7 @@ done
 refuse "invalid shape" --hosts 4
 refuse "invalid shape" --hosts 1x4
 refuse "decides on -n" --hosts 2x1 -n 2
+refuse "no floors for 3x3" --hosts 3x3 --floors
 if [ "$(id -u)" = 0 ] && ip netns add "probe$$" 2>/dev/null && ip netns del "probe$$"; then
   "$compare" -b "$BUILD" --out "$out/hosts" --hosts 2x2@1gbit --ops allreduce --sizes 4,64K --rounds 2 \
     >"$out/log" 2>"$out/err" || fail "exit status $? between hosts"
@@ -139,6 +140,8 @@ eight = hosts.Hosts(hosts.Shape("8x1/2@1mbit,2ms"), None)
 assert [eight.host_of(rank) for rank in range(8)] == list(range(8))
 eight.round = 1
 assert [eight.site_of(eight.host_of(rank)) for rank in range(8)] == [0, 1] * 4
+pairs = hosts.PairSockets("sockets", None, None, eight)
+assert all(eight.site_of(pairs.place(rank)) != eight.site_of(pairs.place(rank + 4)) for rank in range(4))
 slow = result((3000, 3000, 3000), ours=(100, 100, 100))
 assert measure.is_hopeless(slow.samples, peer, key)
 assert not measure.is_hopeless(result((3000, 1, 1), ours=(1000, 1, 1)).samples, peer, key)

@@ -7,7 +7,8 @@
  *               for N bytes in all. Wins between few groups.
  *   hier_ring   the same with rings between groups. Wins between many.
  *   hier_sites  the same as hier between two sites, with a lane each way: what is sent never waits
- *               for what is received. Wins where the line between them has a long latency.
+ *               for what is received. Wins where the line between them has a long latency. More
+ *               sites than two, and sites that differ in size, get leaders.
  *
  * If groups differ in size, the ranks of a group gather their blocks, leaders exchange them, and
  * broadcast those of others. Each block enters each group once, however ranks are numbered.
@@ -110,7 +111,6 @@ const colli_algo colli_allgather_hier_sites = {
     .source = "Karonis et al. 2000",
     .orders = COLLI_GIVES_ANY,
     .varying = true,
-    .groups_max = 16,
     .groups = true,
     .sites = true,
     .nchunks = hier_sites_nchunks,

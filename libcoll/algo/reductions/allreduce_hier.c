@@ -23,8 +23,8 @@
  *               2 (m-1)/m N near beta + 2/m N beta, and about 4 log2(g) hops. Wins for long vectors
  *               on many hosts.
  *   hier_sites  the same with sites as groups. What is sent never waits for what is received, so
- * the line between sites is full, however long its latency is. Cost: N beta and about 4 log2(g)
- * hops between g sites.
+ *               the line between sites is full, whatever its latency. Cost: N beta and about
+ *               4 log2(g) hops between g sites.
  *
  * The first three and hier_trees take all hosts as equally far from each other, but neighbours in
  * rings, doubling and trees are of the same rack. Where groups differ in size, all but hier and

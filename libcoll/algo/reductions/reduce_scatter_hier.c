@@ -6,7 +6,8 @@
  *               groups of m ranks, (g-1)/(g m) N beta and g-1 alpha between g groups, for N bytes
  *               in all. Wins where links between groups are slow or far.
  *   hier_sites  the same between two sites, with a lane each way: what is sent never waits for what
- *               is received. Wins where the line between them has a long latency.
+ *               is received. Wins where the line between them has a long latency. More sites than
+ *               two, and sites that differ in size, get leaders.
  *
  * If groups differ in size, leaders sum up all blocks of their groups, exchange them, and scatter
  * the results. Each block leaves each group once, however ranks are numbered. Source: Karonis, de
