@@ -99,10 +99,11 @@ typedef struct tcp_speed {
 /* An interface of this host, as far as rails use it, and how fast what this rank sends arrives
  * (tcp_rails_share.c). */
 typedef struct tcp_nic {
-  uint32_t scope;     /* its index */
-  uint64_t load;      /* bytes that are on their way through it, as far as was seen */
-  uint64_t looked_ns; /* when that was */
-  bool told;          /* it was logged that it is slow */
+  uint32_t scope;      /* its index */
+  uint64_t load;       /* bytes that are on their way through it, as far as was seen */
+  uint64_t load_apart; /* of these, bytes of connections whose rails share an only interface */
+  uint64_t looked_ns;  /* when that was seen, of others */
+  bool told;           /* it was logged that it is slow */
   int nsamples;
   double samples[TCP_NIC_SAMPLES]; /* bytes per ns */
   uint64_t bytes, ns;              /* of the next sample */

@@ -108,6 +108,12 @@ struct tcp_rails {
   uint64_t behind_ns; /* since when only later messages have been here; 0: not so */
 };
 
+/* Whether all rails of a connection share an only interface, so that one of them is used and the
+ * others are in reserve. */
+static inline bool tcp_rails_share_one(const tcp_rails *rails) {
+  return rails->one_here || rails->one_there;
+}
+
 /* ---- tcp_rails_socket.c ---- */
 
 /* Bytes that a rail was given and have not arrived. */
