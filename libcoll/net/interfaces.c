@@ -44,28 +44,32 @@ static bool filter_allows(const char *filter, const char *name) {
   return wanted || !any_wanted;
 }
 
-/* Interfaces that lead to containers and virtual machines of this host, never to another host. */
-static const char inner[] = "^docker,^veth,^virbr";
+/* Leaves out interfaces that lead to containers and virtual machines of this host, never to another
+ * host. */
+static const char container_filter[] = "^docker,^veth,^virbr";
 
-/* Which interfaces may be used: those that a filter allows; such inner ones, too, if `inner`. */
-typedef struct choice {
+/* Which interfaces may be used: those that a filter allows, but not those of containers and virtual
+ * machines unless `allows_containers`. */
+typedef struct interface_rule {
   const char *filter;
-  bool inner;
-} choice;
+  bool allows_containers;
+} interface_rule;
 
-/* What COLL_TCP_IFNAME says: inner interfaces are used only if it names interfaces, and not only
- * some to leave out. */
-static choice choose(const char *ifname) {
-  choice which = {.filter = ifname};
-  for (const char *item = ifname; *item && !which.inner; item += *item == ',') {
-    which.inner = *item != '^' && *item != ',';
+/* What COLL_TCP_IFNAME says: interfaces of containers are used only if it names interfaces, and not
+ * only some to leave out. */
+static interface_rule read_rule(const char *ifname) {
+  interface_rule rule = {.filter = ifname};
+  for (const char *item = ifname; *item && !rule.allows_containers; item += *item == ',') {
+    rule.allows_containers = *item != '^' && *item != ',';
     item += strcspn(item, ",");
   }
-  return which;
+  return rule;
 }
 
-static bool is_chosen(const choice *which, const char *name) {
-  return filter_allows(which->filter, name) && (which->inner || filter_allows(inner, name));
+/* Whether an interface of that name may be used. */
+static bool rule_allows(const interface_rule *rule, const char *name) {
+  return filter_allows(rule->filter, name) &&
+         (rule->allows_containers || filter_allows(container_filter, name));
 }
 
 /* A number that the kernel knows of an interface, in sysfs at `root`; -1 if it does not. */
@@ -153,9 +157,9 @@ int colli_interfaces_order(colli_interface *all, int count, int max) {
 
 /* Reads one entry of getifaddrs(); true if its address may be offered to peers: it has all
  * `flags`. */
-static bool read_interface(const struct ifaddrs *ifa, const choice *which, unsigned flags,
+static bool read_interface(const struct ifaddrs *ifa, const interface_rule *rule, unsigned flags,
                            colli_interface *out) {
-  if (!ifa->ifa_addr || (ifa->ifa_flags & flags) != flags || !is_chosen(which, ifa->ifa_name) ||
+  if (!ifa->ifa_addr || (ifa->ifa_flags & flags) != flags || !rule_allows(rule, ifa->ifa_name) ||
       !colli_net_from_sockaddr(ifa->ifa_addr, &out->addr))
     return false;
   if (ifa->ifa_netmask && out->addr.family == 4)
@@ -174,12 +178,12 @@ static bool read_interface(const struct ifaddrs *ifa, const choice *which, unsig
 }
 
 /* Reads the interfaces that have all `flags`; *count of them. Whether one is not loopback. */
-static bool read_interfaces(const struct ifaddrs *list, const choice *which, unsigned flags,
+static bool read_interfaces(const struct ifaddrs *list, const interface_rule *rule, unsigned flags,
                             colli_interface all[MAX_FOUND], int *count) {
   bool any = false;
   *count = 0;
   for (const struct ifaddrs *ifa = list; ifa && *count < MAX_FOUND; ifa = ifa->ifa_next)
-    if (read_interface(ifa, which, flags, &all[*count])) {
+    if (read_interface(ifa, rule, flags, &all[*count])) {
       any |= !all[*count].loopback;
       ++*count;
     }
@@ -196,10 +200,10 @@ int colli_net_interfaces(const char *ifname, colli_addr *addrs, int max, coll_er
     return 0;
   }
   /* When a container has just been started, its link may take a moment to run. */
-  const choice first = choose(ifname), any = {ifname, true};
-  if (!read_interfaces(list, &first, IFF_UP | IFF_RUNNING, all, &count) &&
-      !read_interfaces(list, &any, IFF_UP | IFF_RUNNING, all, &count))
-    (void)read_interfaces(list, &any, IFF_UP, all, &count);
+  const interface_rule usual = read_rule(ifname), with_containers = {ifname, true};
+  if (!read_interfaces(list, &usual, IFF_UP | IFF_RUNNING, all, &count) &&
+      !read_interfaces(list, &with_containers, IFF_UP | IFF_RUNNING, all, &count))
+    (void)read_interfaces(list, &with_containers, IFF_UP, all, &count);
   freeifaddrs(list);
   if (count == 0) {
     colli_error_set(
@@ -249,12 +253,13 @@ static unsigned find_card(const char *name, char card[IF_NAMESIZE]) {
 
 /* The speed of the card of an interface, unless it is among the `count` of `seen`, to which it is
  * added; 0: it is, or there is none; -1: the kernel does not know. */
-static long card_mbit(const struct ifaddrs *ifa, const choice *which, unsigned *seen, int *count) {
+static long card_mbit(const struct ifaddrs *ifa, const interface_rule *rule, unsigned *seen,
+                      int *count) {
   const unsigned up = IFF_UP | IFF_RUNNING;
   colli_addr addr;
   char card[IF_NAMESIZE];
   if (!ifa->ifa_addr || (ifa->ifa_flags & (up | IFF_LOOPBACK)) != up ||
-      !is_chosen(which, ifa->ifa_name) || !colli_net_from_sockaddr(ifa->ifa_addr, &addr) ||
+      !rule_allows(rule, ifa->ifa_name) || !colli_net_from_sockaddr(ifa->ifa_addr, &addr) ||
       colli_addr_link_local(&addr))
     return 0;
   const unsigned index = find_card(ifa->ifa_name, card);
@@ -270,7 +275,7 @@ static long card_mbit(const struct ifaddrs *ifa, const choice *which, unsigned *
 
 double colli_net_cards_mbit(const char *ifname) {
   struct ifaddrs *list;
-  const choice which = choose(ifname);
+  const interface_rule rule = read_rule(ifname);
   unsigned seen[MAX_FOUND];
   int count = 0;
   double sum = 0;
@@ -278,7 +283,7 @@ double colli_net_cards_mbit(const char *ifname) {
     return 0;
   for (const struct ifaddrs *ifa = list; ifa && count < MAX_FOUND && sum >= 0;
        ifa = ifa->ifa_next) {
-    const long mbit = card_mbit(ifa, &which, seen, &count);
+    const long mbit = card_mbit(ifa, &rule, seen, &count);
     sum = mbit < 0 ? -1 : sum + (double)mbit;
   }
   freeifaddrs(list);

@@ -80,6 +80,38 @@ Test(tcp_pairs, one_interface_and_several) {
   cr_expect_eq(tcp_count_rails(&here, &local), 1, "every interface has a link-local address");
 }
 
+/* Interfaces of a host that are farther from the other's only one than others make no rails. */
+Test(tcp_pairs, far_interfaces_make_none) {
+  const tcp_blob one = with_nics(blob_of(1, "10.1.0.1", NULL), 2);
+  tcp_blob several = with_nics(blob_of(2, "10.3.0.9", "10.1.0.8"), 5);
+  tcp_pair list[TCP_PAIRS_MAX];
+  several.addrs[2] = several.addrs[1];
+  several.addrs[2].ip[3] = 9;
+  several.addrs[2].scope = 7;
+  several.count = 3;
+  cr_assert_eq(tcp_count_rails(&one, &several), 2);
+  cr_assert_eq(tcp_pairs(&one, &several, list), 2);
+  for (uint32_t i = 0; i < 2; i++)
+    cr_expect_eq(list[i].nic_there, 6 + i);
+  cr_assert_eq(tcp_pairs(&several, &one, list), 2);
+  for (uint32_t i = 0; i < 2; i++)
+    cr_expect_eq(list[i].from.scope, 6 + i);
+}
+
+/* Both ranks agree which pair is the best, also where each prefers another one. */
+Test(tcp_pairs, both_ranks_have_one_order) {
+  const tcp_blob here = with_nics(blob_of(1, "10.1.0.1", "fd01::1"), 2);
+  const tcp_blob there = with_nics(blob_of(2, "fd01::9", "10.1.0.9"), 5);
+  tcp_pair list[TCP_PAIRS_MAX], seen[TCP_PAIRS_MAX];
+  const int count = tcp_pairs(&here, &there, list);
+  cr_assert_eq(count, 2);
+  cr_assert_eq(tcp_pairs(&there, &here, seen), count);
+  for (int i = 0; i < count; i++) {
+    cr_expect_eq(seen[i].nic_there, list[i].from.scope);
+    cr_expect_eq(seen[i].from.scope, list[i].nic_there);
+  }
+}
+
 /* Pairs say which interface of the peer's it is, even where its address needs this host's. */
 Test(tcp_pairs, pairs_know_the_interfaces_of_the_peer) {
   tcp_blob here = with_nics(blob_of(1, "10.1.0.1", "fe80::1"), 2);

@@ -1,6 +1,7 @@
 /* test_tcp_rails.c: the conformance suite on TCP between hosts with two network interfaces. All
  * ranks of a test are in this process, and its network namespace has the interfaces. Needs root. */
 #include <arpa/inet.h>
+#include <net/if.h>
 #include <netinet/in.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -116,6 +117,76 @@ Test(tcp_rails, two_sockets_at_once, .timeout = 60) {
     conf_round(world);
   for (int i = 0; i < 2; i++)
     conf_disconnect(&dialer[i]);
+  conf_disconnect(&taker);
+  conf_finish(world);
+}
+
+/* The interfaces of a rank that has one, and of one that has two beside it and one elsewhere. */
+static const char *param_one(void *ctx, const char *name) {
+  (void)ctx;
+  return strcmp(name, "COLL_TCP_IFNAME") == 0 ? "=a0" : "";
+}
+
+static const char *param_three(void *ctx, const char *name) {
+  (void)ctx;
+  return strcmp(name, "COLL_TCP_IFNAME") == 0 ? "=a1,=b0,=b1" : "";
+}
+
+static void prepare_one(coll_transport_env *env) {
+  prepare(env);
+  env->param = env->rank == 0 ? param_one : param_three;
+}
+
+static void *set_up_one(int nranks) {
+  set_up(nranks);
+  if (system("ip addr add 10.61.0.2/24 dev b0 && ip addr add 10.61.0.3/24 dev b1") != 0)
+    cr_skip_test("needs root and ip (iproute2) to add addresses");
+  return NULL;
+}
+
+static const conf_transport one_interface = {
+    .ops = &tcp_transport, .setup = set_up_one, .prepare = prepare_one};
+
+/* Whether an open rail leads to an interface of the peer's. */
+static bool has_rail(const tcp_rails *rails, uint32_t nic_there) {
+  const tcp_conn *conn;
+  TAILQ_FOREACH(conn, &rails->sockets, rail.link)
+    if (tcp_rail_is_open(conn) && conn->rail.nic_there == nic_there)
+      return true;
+  return false;
+}
+
+/* Gives addresses of an interface another port. */
+static void set_port(tcp_blob *blob, uint32_t nic, uint16_t port) {
+  for (uint32_t i = 0; i < blob->count; i++)
+    if (blob->addrs[i].scope == nic)
+      blob->addrs[i].port = port;
+}
+
+/* The near interfaces of a peer refuse at first, so that its far one has the first socket. That one
+ * stays until all near ones have rails, and does not keep these away. */
+Test(tcp_rails, near_interfaces_replace_a_far_one, .timeout = 60) {
+  conf_world *world = conf_begin(&one_interface, 2, -1);
+  const uint32_t far = if_nametoindex("a1"), near[] = {if_nametoindex("b0"), if_nametoindex("b1")};
+  tcp_blob *peer = (tcp_blob *)world->rank[1].blob;
+  const uint16_t port = peer->addrs[0].port;
+  for (int i = 0; i < 2; i++)
+    set_port(peer, near[i], 1);
+  conf_end taker = conf_connect(world, 1, 0, 0), dialer = conf_connect(world, 0, 1, 0);
+  tcp_rails *rails = (tcp_rails *)dialer.conn;
+  cr_assert(tcp_rails_share_one(rails));
+  while (!is_up(&dialer))
+    conf_round(world);
+  for (int i = 0; i < 2; i++) {
+    cr_assert(has_rail(rails, far), "%d near rails", i);
+    set_port(&rails->peer, near[i], port);
+    while (!has_rail(rails, near[i]))
+      conf_round(world);
+  }
+  cr_assert(!has_rail(rails, far));
+  cr_assert_eq(tcp_rails_open(rails), 2);
+  conf_exchange(world, &dialer, CONF_SEND, &taker, CONF_RECV, 0, 4096);
+  conf_disconnect(&dialer);
   conf_disconnect(&taker);
   conf_finish(world);
 }

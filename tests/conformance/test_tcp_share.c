@@ -178,6 +178,37 @@ Test(tcp_share, connections_with_other_rails_do_not_disturb) {
   cr_assert(net.given[1] < 10, "%llu of 1000", (unsigned long long)net.given[1]);
 }
 
+/* Another connection of the same endpoint leads to a host with an only, slow interface. What it
+ * sends always is on its way over one interface here. */
+Test(tcp_share, rails_that_share_an_interface_say_nothing_of_others) {
+  network net;
+  tcp_rails other = {.ep = &net.ep, .one_there = true};
+  tcp_conn slow;
+  init(&net, 2);
+  slow = net.conn[0];
+  slow.rail.rails = &other;
+  tcp_rails_count_given(&slow, BYTES, net.now_ns);
+  for (int i = 0; i < 200; i++) {
+    send_messages(&net, 4, DEEP);
+    tcp_rails_count_arrived(&slow, BYTES / 2, net.now_ns);
+    for (int j = 0; j < 500; j++)
+      pass(&net, false);
+    tcp_rails_count_given(&slow, BYTES, net.now_ns);
+    tcp_rails_count_arrived(&slow, BYTES / 2, net.now_ns);
+  }
+  for (int i = 1; i <= 2; i++) {
+    const tcp_nic *nic = &net.ep.nics[i];
+    cr_assert_eq(nic->nspeeds, 2, "interface %d was not measured", i);
+    cr_assert(nic->speeds[0].all > 0.9 && nic->speeds[0].all < 1.1, "interface %d: %g", i,
+              nic->speeds[0].all);
+  }
+  send_messages(&net, 1000, DEEP);
+  cr_assert(net.given[0] > 400, "%llu of 1000", (unsigned long long)net.given[0]);
+  tcp_rails_count_lost(&slow);
+  for (int i = 1; i <= 2; i++)
+    cr_assert_eq(net.ep.nics[i].load_apart, 0);
+}
+
 Test(tcp_share, interfaces_that_are_not_known_have_a_place_of_their_own) {
   network net;
   init(&net, 3);

@@ -33,8 +33,10 @@ expect "and one between hosts that have one interface each" ways "2 to 3" "eth0 
 
 for tls in 0 1; do
   export COLL_TLS=$tls
-  COLL_HEARTBEAT_MS=1000 start_until
+  COLL_LOG=info COLL_HEARTBEAT_MS=1000 start_until
   expect "the first interface is used (COLL_TLS=$tls)" await_sent 2 0 8
+  expect "the log says that the second one is in reserve" \
+    await 20 grep -q "to rank . (channel .*) has 2 rails, 1 of them in reserve" "$out/1"
   cut 2 0 on
   expect "the second one carries on alone for longer than ranks may be silent" await_sent 2 1 60
   expect "that is reported" await 20 grep -q "is degraded: 1 of 2 rails work" "$out/1"

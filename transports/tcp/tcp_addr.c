@@ -81,11 +81,11 @@ int tcp_count_nics(const tcp_blob *blob) {
   return count;
 }
 
-/* How many interfaces of a host are as near to the other host's only one as the nearest. Others
- * probably lead elsewhere, and link-local addresses say nothing. */
-static int count_near(const tcp_blob *blob, const tcp_blob *other) {
-  tcp_blob near = {.count = 0};
+/* Addresses of those interfaces of a host that are as near to the other host's only one as the
+ * nearest, into `near`. Others probably lead elsewhere, and link-local addresses say nothing. */
+static void find_near(const tcp_blob *blob, const tcp_blob *other, tcp_blob *near) {
   int best = 1;
+  near->count = 0;
   for (uint32_t i = 0; i < blob->count; i++) {
     int fit = 0;
     for (uint32_t j = 0; j < other->count && !is_scoped(&blob->addrs[i]); j++) {
@@ -93,12 +93,39 @@ static int count_near(const tcp_blob *blob, const tcp_blob *other) {
       fit = one > fit ? one : fit;
     }
     if (fit > best)
-      near.count = 0;
+      near->count = 0;
     best = fit > best ? fit : best;
     if (fit == best)
-      near.addrs[near.count++] = blob->addrs[i];
+      near->addrs[near->count++] = blob->addrs[i];
   }
+}
+
+/* The same, and how many interfaces those are. */
+static int count_near(const tcp_blob *blob, const tcp_blob *other) {
+  tcp_blob near;
+  find_near(blob, other, &near);
   return tcp_count_nics(&near);
+}
+
+/* Whether an address is of an interface that has another address in a list. */
+static bool has_nic(const tcp_blob *list, const colli_addr *addr) {
+  for (uint32_t i = 0; i < list->count; i++)
+    if (list->addrs[i].scope == addr->scope)
+      return true;
+  return false;
+}
+
+/* The addresses of a host that make pairs with the other one's. */
+static tcp_blob find_usable(const tcp_blob *blob, const tcp_blob *other) {
+  tcp_blob near, usable = *blob;
+  if (tcp_count_nics(other) != 1 || tcp_count_nics(blob) < 2)
+    return usable;
+  find_near(blob, other, &near);
+  usable.count = 0;
+  for (uint32_t i = 0; i < blob->count; i++)
+    if (has_nic(&near, &blob->addrs[i]))
+      usable.addrs[usable.count++] = blob->addrs[i];
+  return usable;
 }
 
 int tcp_count_rails(const tcp_blob *a, const tcp_blob *b) {
@@ -112,14 +139,18 @@ int tcp_count_rails(const tcp_blob *a, const tcp_blob *b) {
 }
 
 int tcp_pairs(const tcp_blob *self, const tcp_blob *peer, tcp_pair list[TCP_PAIRS_MAX]) {
+  const tcp_blob here = find_usable(self, peer), there = find_usable(peer, self);
+  const bool leads = self->host_id < peer->host_id;
   int count = 0;
-  /* Addresses come in order of preference, so the best pairs have the smallest sum of places. */
+  /* Addresses come in order of preference, so the best pairs have the smallest sum of places. Of
+   * equal ones that is first whose address on one host, the same for both ends, is. */
   for (int wanted = 2; wanted >= 1; wanted--)
-    for (uint32_t sum = 0; sum + 1 < self->count + peer->count; sum++)
-      for (uint32_t i = 0; i <= sum && i < self->count; i++) {
-        if (sum - i >= peer->count)
+    for (uint32_t sum = 0; sum + 1 < here.count + there.count; sum++)
+      for (uint32_t place = 0; place <= sum; place++) {
+        const uint32_t i = leads ? place : sum - place, j = sum - i;
+        if (i >= here.count || j >= there.count)
           continue;
-        tcp_pair pair = {self->addrs[i], peer->addrs[sum - i], peer->addrs[sum - i].scope};
+        tcp_pair pair = {here.addrs[i], there.addrs[j], there.addrs[j].scope};
         if (affinity(&pair.from, &pair.to, false) != wanted)
           continue;
         if (is_scoped(&pair.to)) /* the same link may have another index here */

@@ -99,10 +99,11 @@ typedef struct tcp_speed {
 /* An interface of this host, as far as rails use it, and how fast what this rank sends arrives
  * (tcp_rails_share.c). */
 typedef struct tcp_nic {
-  uint32_t scope;     /* its index */
-  uint64_t load;      /* bytes that are on their way through it, as far as was seen */
-  uint64_t looked_ns; /* when that was */
-  bool told;          /* it was logged that it is slow */
+  uint32_t scope;      /* its index */
+  uint64_t load;       /* bytes that are on their way through it, as far as was seen */
+  uint64_t load_apart; /* of these, bytes of connections whose rails share an only interface */
+  uint64_t looked_ns;  /* when that was seen, of others */
+  bool told;           /* it was logged that it is slow */
   int nsamples;
   double samples[TCP_NIC_SAMPLES]; /* bytes per ns */
   uint64_t bytes, ns;              /* of the next sample */
@@ -121,9 +122,9 @@ typedef struct tcp_rail {
   uint64_t since_ns;            /* when it began to dial */
   bool silent;                  /* its other end did not answer, at the last look */
   uint32_t nic_here, nic_there; /* the interfaces; 0: not known */
-  int place;                    /* of several that share an interface the least is the first */
-  uint64_t given;               /* bytes of messages that it was to send */
-  uint64_t arrived;             /* so many of them had arrived at the last look */
+  int place;        /* if all rails share one interface: how good this one is, 0 is the best */
+  uint64_t given;   /* bytes of messages that it was to send */
+  uint64_t arrived; /* so many of them had arrived at the last look */
 } tcp_rail;
 
 typedef struct tcp_conn {
@@ -191,7 +192,7 @@ int tcp_candidates(const tcp_blob *self, const tcp_blob *peer, colli_addr *list,
 /* How many network interfaces a rank's host has, as far as it offers their addresses. */
 int tcp_count_nics(const tcp_blob *blob);
 
-/* How many pairs of interfaces two ranks can use at once; 1 on one host. Symmetric. */
+/* How many rails two ranks can have, those in reserve included; 1 on one host. Symmetric. */
 int tcp_count_rails(const tcp_blob *a, const tcp_blob *b);
 
 /* A pair of addresses by which this rank may reach a peer. */
@@ -201,7 +202,9 @@ typedef struct tcp_pair {
 } tcp_pair;
 #define TCP_PAIRS_MAX (COLLI_MAX_ADDRS * COLLI_MAX_ADDRS)
 
-/* All pairs of addresses of network interfaces that may work, best first; how many. */
+/* All pairs of addresses of network interfaces that rails are made of, best first, in the same
+ * order for both ranks; how many. If one host has one interface only, the other's are left out that
+ * are farther away than others. */
 int tcp_pairs(const tcp_blob *self, const tcp_blob *peer, tcp_pair list[TCP_PAIRS_MAX]);
 
 /* Reads a peer's blob; false if it is not valid. */

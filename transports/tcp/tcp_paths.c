@@ -59,7 +59,7 @@ int tcp_paths(coll_conn *base, char *text, size_t bytes) {
 int tcp_rails_paths(coll_conn *base, char *text, size_t bytes) {
   const tcp_rails *rails = (const tcp_rails *)base;
   const tcp_conn *conn;
-  const int lost = tcp_count_rails(&rails->ep->blob, &rails->peer) - tcp_rails_open(rails);
+  const int lost = tcp_rails_missing(rails);
   *text = '\0';
   TAILQ_FOREACH(conn, &rails->sockets, rail.link)
     if (tcp_rail_is_open(conn))

@@ -40,7 +40,8 @@ static bool add_socket(tcp_rails *rails, const tcp_pair *pair) {
 
 /* ---- looking after the sockets --------------------------------------------------------------- */
 
-/* The place of a socket's pair of interfaces among all, the best first. */
+/* The place of a socket's pair of interfaces among all, the best first; TCP_PAIRS_MAX: it is not
+ * one that a rail is made of. The first socket has an address of any interface. */
 static int place_of(const tcp_conn *conn) {
   tcp_pair pairs[TCP_PAIRS_MAX];
   const int count = tcp_pairs(&conn->ep->blob, &conn->rail.rails->peer, pairs);
@@ -48,7 +49,17 @@ static int place_of(const tcp_conn *conn) {
   while (i < count &&
          (pairs[i].from.scope != conn->rail.nic_here || pairs[i].nic_there != conn->rail.nic_there))
     i++;
-  return i;
+  return i < count ? i : TCP_PAIRS_MAX;
+}
+
+/* Retires what is open beyond the rails of those pairs that rails are made of. */
+static void retire_surplus(tcp_rails *rails) {
+  tcp_conn *conn;
+  if (tcp_rails_missing(rails) > 0)
+    return;
+  TAILQ_FOREACH(conn, &rails->sockets, rail.link)
+    if (tcp_rail_is_open(conn) && conn->rail.place == TCP_PAIRS_MAX)
+      tcp_rails_retire(conn);
 }
 
 /* A socket is established: it joins, and replaces those that use the same interfaces. */
@@ -64,8 +75,10 @@ static void join(tcp_rails *rails, tcp_conn *conn) {
           tcp_rails_clash(rails, conn->rail.nic_here, conn->rail.nic_there, other->rail.nic_here,
                           other->rail.nic_there))
         tcp_rails_retire(other);
-  if (rails->one_here || rails->one_there)
+  if (tcp_rails_share_one(rails))
     conn->rail.place = place_of(conn);
+  if (rails->dials)
+    retire_surplus(rails);
   rails->was_up = true;
   rails->pause_ns = TCP_RAILS_PAUSE_NS;
   rails->dial_ns = 0;
@@ -111,7 +124,7 @@ bool tcp_rails_is_free(const tcp_rails *rails, const tcp_pair *pair) {
 static void dial(tcp_rails *rails, uint64_t now_ns) {
   const tcp_conn *conn;
   if (now_ns < rails->dial_ns || rails->nsockets >= TCP_RAILS_SOCKETS ||
-      tcp_rails_open(rails) >= tcp_count_rails(&rails->ep->blob, &rails->peer))
+      tcp_rails_missing(rails) <= 0)
     return;
   TAILQ_FOREACH(conn, &rails->sockets, rail.link)
     if (conn->state == TCP_DIALING)
@@ -165,6 +178,16 @@ static void show(const tcp_rails *changed) {
   env->rails(env->ctx, changed->base.peer, all, lost);
 }
 
+/* Logs how many rails there are. */
+static void tell_count(const tcp_rails *rails, int open) {
+  char reserve[32] = "";
+  if (tcp_rails_share_one(rails) && open > 1)
+    snprintf(reserve, sizeof(reserve), ", %d of them in reserve", open - 1);
+  colli_log_write(&rails->log, COLLI_LOG_INFO,
+                  "the connection to rank %d (channel %d) has %d rail%s%s", rails->base.peer,
+                  rails->base.channel, open, open == 1 ? "" : "s", reserve);
+}
+
 /* Says how many rails work if that has changed, and lasted. */
 static void tell(tcp_rails *rails, int open) {
   const bool lasts = open == rails->seen;
@@ -177,9 +200,7 @@ static void tell(tcp_rails *rails, int open) {
                     "look at the network interfaces and cables that both hosts share",
                     rails->base.peer, rails->base.channel, open, rails->told);
   else
-    colli_log_write(&rails->log, COLLI_LOG_INFO,
-                    "the connection to rank %d (channel %d) uses %d rails", rails->base.peer,
-                    rails->base.channel, open);
+    tell_count(rails, open);
   rails->told = open;
   rails->most = open > rails->most ? open : rails->most;
   show(rails);

@@ -10,8 +10,9 @@
  * than others (tcp_rails_share.c). The receiver takes the next number from whichever rail has it.
  *
  * No two rails have an interface in common, but for the only one of a host, which all share. Then
- * all messages go over the first rail, the one whose pair of interfaces is best, as several would
- * not be faster; the others are there should it break.
+ * all messages go over the rail whose pair of interfaces is best, as several would not be faster;
+ * the others are in reserve, should it break. Interfaces that are farther away than others make no
+ * rail then; the first socket, which may have one, is retired when it is no longer needed.
  *
  * What is sent again may come behind later messages of the same rail. If the wanted one has been
  * missing for a while, these are read to memory.
@@ -35,7 +36,7 @@
 
 #define TCP_RAILS_SOCKETS   8         /* also retired ones, until the peer has closed them */
 #define TCP_RAILS_KEPT      4u        /* messages that are kept, for each slot of the connection */
-#define TCP_RAILS_LONG      16384     /* messages of so many bytes go over all rails */
+#define TCP_RAILS_LONG      16384     /* such messages go over all rails that are not in reserve */
 #define TCP_RAILS_SAMPLE    131072    /* bytes by which a speed is measured */
 #define TCP_RAILS_REAP      4         /* after so many messages, look what was acknowledged */
 #define TCP_RAILS_AHEAD     (1 << 24) /* no message is so far before or behind the wanted one */
@@ -108,6 +109,12 @@ struct tcp_rails {
   uint64_t behind_ns; /* since when only later messages have been here; 0: not so */
 };
 
+/* Whether all rails of a connection share an only interface, so that one of them is used and the
+ * others are in reserve. */
+static inline bool tcp_rails_share_one(const tcp_rails *rails) {
+  return rails->one_here || rails->one_there;
+}
+
 /* ---- tcp_rails_socket.c ---- */
 
 /* Bytes that a rail was given and have not arrived. */
@@ -140,6 +147,9 @@ static inline bool tcp_rails_awaits_more(const tcp_rails *rails) {
 
 /* How many sockets are open. */
 int tcp_rails_open(const tcp_rails *rails);
+
+/* How many rails could be made of the pairs of tcp_pairs() beside those that are open. */
+int tcp_rails_missing(const tcp_rails *rails);
 
 /* Sends nothing more on a socket; what it had not delivered goes over the others. */
 void tcp_rails_retire(tcp_conn *conn);

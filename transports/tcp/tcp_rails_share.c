@@ -44,6 +44,12 @@ static tcp_nic *nic_of(const tcp_conn *conn) {
 
 /* ---- what arrives ---------------------------------------------------------------------------- */
 
+/* Bytes under way of connections whose rails choose among interfaces. Others say nothing of them:
+ * what is slow is perhaps the only interface of their peer. */
+static uint64_t compared_load(const tcp_nic *nic) {
+  return nic->load - nic->load_apart;
+}
+
 /* The time since the last look at an interface, from which on it is this one. Connections look in
  * turn, some of them with a time that was taken a little earlier. */
 static uint64_t look(tcp_nic *nic, uint64_t now_ns) {
@@ -54,10 +60,12 @@ static uint64_t look(tcp_nic *nic, uint64_t now_ns) {
 
 void tcp_rails_count_given(tcp_conn *conn, uint64_t bytes, uint64_t now_ns) {
   tcp_nic *nic = nic_of(conn);
-  if (is_short(nic->load))
+  const bool is_apart = tcp_rails_share_one(conn->rail.rails);
+  if (!is_apart && is_short(compared_load(nic)))
     look(nic, now_ns);
   conn->rail.given += bytes;
   nic->load += bytes;
+  nic->load_apart += is_apart ? bytes : 0;
 }
 
 /* The middle one of the samples. */
@@ -92,18 +100,29 @@ static void add_sample(tcp_nic *nic) {
   restart(nic);
 }
 
+/* Bytes of a connection are no longer on their way through its interface. */
+static void subtract_load(const tcp_conn *conn, uint64_t bytes) {
+  tcp_nic *nic = nic_of(conn);
+  nic->load -= bytes;
+  nic->load_apart -= tcp_rails_share_one(conn->rail.rails) ? bytes : 0;
+}
+
 void tcp_rails_count_arrived(tcp_conn *conn, uint64_t bytes, uint64_t now_ns) {
   tcp_nic *nic = nic_of(conn);
-  const uint64_t gap = look(nic, now_ns);
   COLLI_ASSERT(bytes <= tcp_rail_load(&conn->rail) && bytes <= nic->load);
-  if (!is_short(nic->load) && nic->nspeeds < 2) {
+  conn->rail.arrived += bytes;
+  if (tcp_rails_share_one(conn->rail.rails)) {
+    subtract_load(conn, bytes);
+    return;
+  }
+  const uint64_t gap = look(nic, now_ns);
+  if (!is_short(compared_load(nic)) && nic->nspeeds < 2) {
     nic->bytes += bytes;
     nic->ns += gap;
   }
-  conn->rail.arrived += bytes;
-  nic->load -= bytes;
+  subtract_load(conn, bytes);
   if (nic->ns > 0 && !is_short(nic->bytes) &&
-      (nic->bytes >= TCP_RAILS_SAMPLE || is_short(nic->load)))
+      (nic->bytes >= TCP_RAILS_SAMPLE || is_short(compared_load(nic))))
     add_sample(nic);
 }
 
@@ -124,7 +143,7 @@ void tcp_rails_look_at_arrivals(tcp_conn *conn, uint64_t now_ns) {
 }
 
 void tcp_rails_count_lost(tcp_conn *conn) {
-  nic_of(conn)->load -= tcp_rail_load(&conn->rail);
+  subtract_load(conn, tcp_rail_load(&conn->rail));
 }
 
 /* ---- which are slow -------------------------------------------------------------------------- */
@@ -214,7 +233,7 @@ static void measure_again(tcp_endpoint *ep, uint64_t now_ns) {
 void tcp_rails_measure(tcp_rails *rails, uint64_t now_ns) {
   const fastest most = find_fastest(rails);
   tcp_conn *conn;
-  if (most.is_known || most.rails < 2 || rails->one_here || rails->one_there)
+  if (most.is_known || most.rails < 2 || tcp_rails_share_one(rails))
     return;
   TAILQ_FOREACH(conn, &rails->sockets, rail.link)
     if (tcp_rail_is_open(conn) && now_ns > nic_of(conn)->looked_ns + LOOK_NS)
@@ -236,7 +255,7 @@ tcp_conn *tcp_rails_choose(tcp_rails *rails, size_t bytes, uint64_t now_ns) {
   tcp_conn *conn, *best = NULL;
   const tcp_nic *slow = NULL;
   double least = 0;
-  if (is_short(bytes) || rails->one_here || rails->one_there)
+  if (is_short(bytes) || tcp_rails_share_one(rails))
     return find_first(rails);
   measure_again(rails->ep, now_ns);
   TAILQ_FOREACH(conn, &rails->sockets, rail.link)

@@ -58,6 +58,14 @@ int tcp_rails_open(const tcp_rails *rails) {
   return count;
 }
 
+int tcp_rails_missing(const tcp_rails *rails) {
+  const tcp_conn *conn;
+  int missing = tcp_count_rails(&rails->ep->blob, &rails->peer);
+  TAILQ_FOREACH(conn, &rails->sockets, rail.link)
+    missing -= tcp_rail_is_open(conn) && conn->rail.place < TCP_PAIRS_MAX;
+  return missing;
+}
+
 void tcp_rails_fail_here(tcp_rails *rails, coll_status status, const char *syscall, int sys_errno,
                          const char *detail) {
   if (rails->status != COLL_OK)
