@@ -32,7 +32,7 @@
 #define LINK_NS    1e8  /* ... one after which a longer one would end a link's round later, */
 #define LINE_NS    3e9  /* or a line's */
 #define ENOUGH     4 /* times as long as a short one: its bytes count, and not how TCP starts, ... */
-#define GROWS      0.8  /* ... if times grow as bytes do, or so many times as much */
+#define GROWS      0.9  /* ... if times grow as bytes do, or so many times as much */
 #define ALIKE      1.25 /* times as long: then it is latency that counts, ... */
 #define LEAP       4    /* ... and messages grow by that, otherwise by ... */
 #define STEP       2
