@@ -402,7 +402,8 @@ bool colli_params_set_text(colli_params *params, colli_param_id id, const char *
 
 /* Whether a setting names code to run or a file, which others may not choose. */
 static bool needs_trust(int id, const char *value) {
-  return trusted[id] || (id == COLLI_PARAM_LEVELS && strncmp(value, "file:", 5) == 0);
+  return trusted[id] || (id == COLLI_PARAM_LEVELS &&
+                         strncmp(value, COLLI_LEVELS_FILE, strlen(COLLI_LEVELS_FILE)) == 0);
 }
 
 /* Reads one "NAME=value" of the environment. */

@@ -11,6 +11,8 @@
 
 #include "coll/coll.h"
 
+#define COLLI_LEVELS_FILE "file:" /* how a COLL_LEVELS begins that names a file: levels_file.h */
+
 typedef enum colli_param_id {
   COLLI_PARAM_TIMEOUT_MS,        /* COLL_TIMEOUT_MS */
   COLLI_PARAM_CREATE_TIMEOUT_MS, /* COLL_CREATE_TIMEOUT_MS */

@@ -192,24 +192,23 @@ static coll_status find_places(coll_comm *comm, hosts *all, uint64_t until_ns,
   int *numbers = malloc(2 * count * sizeof(*numbers));
   if (!numbers)
     return COLL_ERR_NO_MEMORY;
-  colli_measured_places at = {.sites = {.group = numbers}, .racks = {.group = numbers + count}};
-  coll_status status = colli_measure_sites(comm, &measured, &at.sites);
+  colli_measured_groups *sites = &out->sites, *racks = &out->racks;
+  sites->group = numbers;
+  coll_status status = colli_measure_sites(comm, &measured, sites);
   if (status == COLL_OK) {
-    memcpy(at.racks.group, at.sites.group, count * sizeof(*numbers));
-    at.racks.count = at.sites.count;
-    at.racks.late = at.sites.late;
-    status = colli_measure_racks(comm, &measured, &at.racks);
+    *racks = *sites; /* with `late`: then there is no time for racks */
+    racks->group = memcpy(numbers + count, numbers, count * sizeof(*numbers));
+    status = colli_measure_racks(comm, &measured, racks);
+    racks->late = racks->late || sites->late;
   }
-  if (status == COLL_OK && at.racks.late && comm->rank == 0)
-    colli_log_write(
-        &comm->log, COLLI_LOG_INFO,
-        "there was no time to find all sites and racks: if there are more, declare them "
-        "(COLL_LEVELS)");
-  if (status == COLL_OK && at.racks.count > 1)
-    status = note_places(comm, all, &at, error);
+  if (status == COLL_OK && racks->late && comm->rank == 0)
+    colli_log_write(&comm->log, COLLI_LOG_INFO,
+                    "there was no time to find all sites and racks: if there are more, declare "
+                    "them (COLL_LEVELS)");
+  if (status == COLL_OK && racks->count > 1)
+    status = note_places(comm, all, out, error);
   free(numbers);
-  at.sites.group = at.racks.group = NULL;
-  *out = at;
+  sites->group = racks->group = NULL;
   return status;
 }
 
@@ -283,15 +282,16 @@ static coll_status measure_speeds(coll_comm *comm, hosts *some, const deadlines 
   bool late = false;
   coll_status status = colli_measure_link(comm, &ends, by->links_ns, &found->rate, &late);
   found->missing += ends.own >= 0 && ends.count > 1 && found->rate <= 0;
+  late = false;
   for (int k = 0; k <= plans->ninner && status == COLL_OK; k++) {
     if (level_at(plans, k) < 0)
       continue;
-    status = colli_measure_agree(comm, by->end_ns, &late); /* what was before has ended */
+    if (!late)                                               /* else all know */
+      status = colli_measure_agree(comm, by->end_ns, &late); /* what was before has ended */
     if (late)
-      found->missing++;
-    if (late || status != COLL_OK)
-      break;
-    status = measure_level(comm, k, by->end_ns, some, found);
+      found->missing += list_counterparts(comm, k, some);
+    else if (status == COLL_OK)
+      status = measure_level(comm, k, by->end_ns, some, found);
   }
   return status;
 }
@@ -318,10 +318,18 @@ static void spread_level(const coll_comm *comm, int k, findings *all, findings *
   }
 }
 
+/* Where the ways out of groups were not measured, half of the round trips count that made them. */
+static void fill_alphas(const colli_measured_groups *at, int level, int nranks, findings *all) {
+  for (int rank = 0; rank < nranks; rank++)
+    if (at->apart_ns > 0 && all[rank].line_alpha[level] <= 0)
+      all[rank].line_alpha[level] = at->apart_ns / 2;
+}
+
 /* Of each rank, what was found of its host and its groups: `all` has what each rank has found
  * itself. A host that is alone at its site was not measured; its link counts as as fast as any.
  * Hosts with a rank whose user has given a number get none. `first` has room for as many. */
-static void spread(const coll_comm *comm, findings *all, findings *first) {
+static void spread(const coll_comm *comm, const colli_measured_places *places, findings *all,
+                   findings *first) {
   const int32_t *host = host_of(comm);
   double most = 0;
   for (int k = 0; k <= comm->calls.plans.ninner; k++)
@@ -339,7 +347,11 @@ static void spread(const coll_comm *comm, findings *all, findings *first) {
   for (int rank = 0; rank < comm->nranks; rank++) {
     const double rate = first[host[rank]].rate;
     all[rank].rate = rate == 0 ? most : rate > 0 ? rate : 0;
+    if (places->measured)
+      places->measured[rank] = rate > 0;
   }
+  fill_alphas(&places->sites, 0, comm->nranks, all);
+  fill_alphas(&places->racks, places->sites.apart_ns > 0, comm->nranks, all);
 }
 
 /* Says what was found of the ways between groups number k, which are in the order of their first
@@ -352,13 +364,16 @@ static void tell_level(const coll_comm *comm, int k, const findings *found) {
     if (group[rank] < told)
       continue;
     told = group[rank] + 1;
-    if (found[rank].line_rate[level] > 0)
+    const double ms = found[rank].line_alpha[level] * 1e-6;
+    const double mbit = found[rank].line_rate[level] * COLLI_NS_PER_BYTE_AT_1_MBIT;
+    char speed[64] = "no speed";
+    if (mbit > 0)
+      snprintf(speed, sizeof(speed), "%.4g Mbit/s", mbit);
+    if (ms > 0)
       colli_log_write(&comm->log, COLLI_LOG_INFO,
-                      "from host %s's %s to the next: %.4g ms and %.4g Mbit/s measured%s",
+                      "from host %s's %s to the next: %.4g ms and %s measured%s",
                       colli_rank_at(comm->table, rank).host, is_line(plans, k) ? "site" : "group",
-                      found[rank].line_alpha[level] * 1e-6,
-                      found[rank].line_rate[level] * COLLI_NS_PER_BYTE_AT_1_MBIT,
-                      is_line(plans, k) ? "" : " for each host");
+                      ms, speed, is_line(plans, k) ? "" : " for each host");
   }
 }
 
@@ -414,7 +429,7 @@ static coll_status note_speeds(coll_comm *comm, const findings *found, coll_erro
 
 /* Measures speeds and lets all ranks know. */
 static coll_status find_speeds(coll_comm *comm, hosts *some, const deadlines *by,
-                               coll_error *error) {
+                               const colli_measured_places *places, coll_error *error) {
   const size_t n = (size_t)comm->nranks;
   findings mine = {0}, *all = calloc(2 * n, sizeof(*all));
   if (!all)
@@ -423,7 +438,7 @@ static coll_status find_speeds(coll_comm *comm, hosts *some, const deadlines *by
   if (status == COLL_OK)
     status = coll_allgather(&mine, all, sizeof(mine) / sizeof(double), COLL_FLOAT64, comm);
   if (status == COLL_OK) {
-    spread(comm, all, all + n);
+    spread(comm, places, all, all + n);
     list_first(comm, host_of(comm), NULL, some);
     if (comm->rank == 0)
       tell_speeds(comm, some, all);
@@ -442,14 +457,14 @@ static coll_status measure_all(coll_comm *comm, uint64_t budget_ns, hosts *some,
                         now + (uint64_t)(LINKS_PART * (double)budget_ns), now + budget_ns};
   if (status == COLL_OK)
     status = find_places(comm, some, by.places_ns, places, error);
-  return status == COLL_OK ? find_speeds(comm, some, &by, error) : status;
+  return status == COLL_OK ? find_speeds(comm, some, &by, places, error) : status;
 }
 
 coll_status colli_measure_links(coll_comm *comm, uint64_t budget_ns, colli_measured_places *places,
                                 coll_error *error) {
   colli_measured_places found = {0};
   places = places ? places : &found;
-  *places = found;
+  places->sites = places->racks = found.sites;
   if (comm->calls.plans.ngroups <= 1)
     return COLL_OK;
   hosts some = {.member = calloc(2 * (size_t)comm->nranks, sizeof(int))};

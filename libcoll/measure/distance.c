@@ -10,9 +10,10 @@
  *
  * Sites are divided in the same way into racks, all at the same time.
  *
- * Hosts begin no round trip after a deadline, each by its own clock, and there are no more
- * landmarks once some rank has seen it pass. What is known by then makes groups only by the same
- * rules.
+ * After a deadline, each by its own clock, hosts begin no round trip but the first one to each
+ * landmark, or the first two if the network says nothing, and there are no more landmarks once some
+ * rank has seen it pass. But for sites there are always two, so that far ones are found, however
+ * long that takes. What is known by then makes groups only by the same rules.
  */
 #include "libcoll/measure/distance.h"
 
@@ -36,12 +37,13 @@ typedef struct far_rule {
   double times;      /* as far as any host from its landmark, at least */
   bool network_only; /* only what the network says counts, and groups have two hosts on average */
   int most;          /* groups; hosts of further ones count to the nearest of these */
+  int least;         /* landmarks, even if time is over */
 } far_rule;
 
 /* Processes of one site that wait for a core seldom take so long five times. */
-static const far_rule site_rule = {1e6, 4, false, 8};
+static const far_rule site_rule = {1e6, 4, false, 8, 2};
 /* Kernels on busy cores answer within half of that. */
-static const far_rule rack_rule = {1e5, 3, true, 32};
+static const far_rule rack_rule = {1e5, 3, true, 32, 0};
 
 /* A group that is being divided. */
 typedef struct parent {
@@ -86,6 +88,8 @@ static coll_status ping(const division *d, int landmark, double *ns) {
   *ns = INFINITY;
   for (int i = 0; more && status == COLL_OK; i++) {
     more = i == 0 || (i < PINGS && now < d->hosts->until_ns && (double)(now - begin) < PING_NS);
+    if (i == 1 && !more && d->hosts->round_trip(comm, landmark) <= 0)
+      more = 1; /* or it would not be known without what it takes to connect */
     status = coll_send(&more, 1, COLL_UINT8, landmark, TAG_PING, comm);
     if (!more || status != COLL_OK)
       break;
@@ -184,12 +188,16 @@ static double apart(const division *d, int which) {
   return ns;
 }
 
+/* Whether a parent has hosts enough for so many groups. */
+static bool has_room(const division *d, int which, int groups) {
+  return !d->rule.network_only || 2 * groups <= d->parents[which].size;
+}
+
 /* Whether a parent, which is done, is divided. */
 static bool is_divided(const division *d, int which) {
   const parent *p = &d->parents[which];
   return p->count > 1 && apart(d, which) > 0 &&
-         d->rule.times * d->nearest[p->landmark] <= apart(d, which) &&
-         !(d->rule.network_only && 2 * p->count > p->size);
+         d->rule.times * d->nearest[p->landmark] <= apart(d, which) && has_room(d, which, p->count);
 }
 
 /* Numbers the groups that parents were divided into. */
@@ -224,7 +232,9 @@ static bool any_left(const division *d) {
 /* Finds landmarks until all parents are done, or time is over. */
 static coll_status find_landmarks(division *d, int nranks) {
   coll_status status = COLL_OK;
-  while (status == COLL_OK && !d->late && any_left(d)) {
+  for (int which = 0; which < d->count; which++)
+    d->parents[which].done = !has_room(d, which, 2);
+  for (int i = 0; status == COLL_OK && (!d->late || i < d->rule.least) && any_left(d); i++) {
     status = reach(d, nranks);
     for (int which = 0; which < d->count && status == COLL_OK; which++)
       if (!d->parents[which].done)

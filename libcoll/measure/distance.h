@@ -16,7 +16,7 @@ typedef struct colli_measured_hosts {
   int count;
   int own; /* this rank's number among them, or -1 */
   colli_round_trip_fn *round_trip;
-  uint64_t until_ns; /* by colli_now_ns(): what has not begun then on some rank does not */
+  uint64_t until_ns; /* by colli_now_ns(): the end, but for what the functions say */
 } colli_measured_hosts;
 
 /* Groups of hosts: group[host], from 0, for so many hosts. */
@@ -31,13 +31,15 @@ typedef struct colli_measured_groups {
 
 /*
  * Groups hosts into up to eight sites. Every rank calls it, and gets the same; out->group has room
- * for all hosts. Errors: NO_MEMORY, and those of messages.
+ * for all hosts. Whatever the time, all hosts make a round trip to one of them, and if some is far
+ * to that one, too, so that two sites are found; after the end they make one round trip, or
+ * two, to each. Errors: NO_MEMORY, and those of messages.
  */
 coll_status colli_measure_sites(coll_comm *comm, const colli_measured_hosts *hosts,
                                 colli_measured_groups *out);
 
 /* Divides each site in `out` into up to 32 racks, or whatever else is nearer inside than to others;
- * only by what the network says. */
+ * only by what the network says, and not if out->late. */
 coll_status colli_measure_racks(coll_comm *comm, const colli_measured_hosts *hosts,
                                 colli_measured_groups *out);
 

@@ -7,6 +7,10 @@
  * fastest of its rounds, on the way out and on the way in: in the others, the host at the other end
  * was slower.
  *
+ * A short message takes next to nothing but latency, which does not count. What a message takes
+ * more than that tells the speed only if it is much more, as slow starts and what announces a long
+ * message take round trips, too; or if time grows as bytes do. Else the speed is not known.
+ *
  * Each sender has a deadline, and sends no message that would end later, if twice as many bytes
  * take twice as long. Before each round all agree on whether there is time for it: even a short
  * message may have to wait for a new connection.
@@ -26,7 +30,9 @@
 #define SPAN_NS    30e6 /* a message that takes so long, and ... */
 #define LATENCIES  10   /* ... as many times as long as a short one, is the last; so is ... */
 #define LINK_NS    1e8  /* ... one after which a longer one would end a link's round later, */
-#define LINE_NS    5e8  /* or a line's */
+#define LINE_NS    3e9  /* or a line's */
+#define ENOUGH     4 /* times as long as a short one: its bytes count, and not how TCP starts, ... */
+#define GROWS      0.9  /* ... if times grow as bytes do, or so many times as much */
 #define ALIKE      1.25 /* times as long: then it is latency that counts, ... */
 #define LEAP       4    /* ... and messages grow by that, otherwise by ... */
 #define STEP       2
@@ -44,10 +50,13 @@ typedef struct probe {
   coll_message came;
   size_t bytes; /* of the message that is under way */
   uint64_t since;
-  uint64_t until_ns; /* the deadline of the round */
-  double least_ns;   /* of all messages; 0: there was none */
-  double rate;       /* bytes per ns on the way out, once `sent`; 0: not known */
-  double rate_in;    /* the same on the way in, as the other end says */
+  uint64_t until_ns;  /* the deadline of the round */
+  double least_ns;    /* of all messages; 0: there was none */
+  size_t least_bytes; /* of that message */
+  double before_ns;   /* of the message before the last one */
+  size_t before_bytes;
+  double rate;    /* bytes per ns on the way out, once `sent`; 0: not known */
+  double rate_in; /* the same on the way in, as the other end says */
   bool sent;
 } probe;
 
@@ -69,6 +78,25 @@ static coll_status send_rate(probe *p, double rate) {
                     &p->request[DATA_OUT]);
 }
 
+/* Whether the times of two messages, of which one is so many times as long, grow as their bytes. */
+static bool grows(double before_ns, double ns, double times) {
+  return ns >= GROWS * times * before_ns && ns * GROWS <= times * before_ns;
+}
+
+/* What the last message, which took so long, tells of the rate, if it does; else 0. */
+static double rate_of(const probe *p, double took) {
+  const double latency_ns = p->least_ns, bytes = (double)p->bytes, least = (double)p->least_bytes;
+  const double more_ns = took - latency_ns;
+  if (bytes <= least || more_ns <= 0)
+    return 0;
+  if (took >= LATENCIES * latency_ns || grows(latency_ns, took, bytes / least) ||
+      (took >= ENOUGH * latency_ns &&
+       grows(p->before_ns - latency_ns, more_ns, bytes / (double)p->before_bytes)))
+    return (bytes - least) / more_ns;
+  /* The longest one says how much may be sent in some round trips. */
+  return p->bytes < MOST ? 0 : bytes / (took > 2 * latency_ns ? more_ns : took);
+}
+
 /* A message and its answer have arrived: sends a longer one, or what came of it. */
 static coll_status go_on_sending(probe *p) {
   if (p->sent) /* and even that has arrived */
@@ -76,16 +104,18 @@ static coll_status go_on_sending(probe *p) {
   const uint64_t now = colli_now_ns();
   const double took = (double)(now - p->since), least = p->least_ns;
   const bool in_time = now + (uint64_t)(STEP * took) <= p->until_ns;
-  p->least_ns = least > 0 && least < took ? least : took;
+  if (least <= 0 || took <= least) {
+    p->least_ns = took;
+    p->least_bytes = p->bytes;
+  }
   if (in_time && took < SPAN_NS + LATENCIES * p->least_ns && p->bytes < MOST) {
+    p->before_ns = took;
+    p->before_bytes = p->bytes;
     p->bytes *= least > 0 && took < ALIKE * least ? LEAP : STEP;
     p->bytes = p->bytes < MOST ? p->bytes : MOST;
     return send_next(p);
   }
-  /* Short messages take next to nothing but latency, and say nothing of the link. */
-  if (took > 2 * p->least_ns)
-    return send_rate(p, (double)p->bytes / (took - p->least_ns));
-  return send_rate(p, p->bytes < MOST ? 0 : (double)p->bytes / took);
+  return send_rate(p, rate_of(p, took));
 }
 
 /* Expects the next message. */
@@ -134,7 +164,7 @@ static uint64_t until(uint64_t end_ns, int rounds, double most_ns) {
 
 /* One round. */
 static coll_status run_round(probe *p) {
-  p->bytes = LEAST;
+  p->bytes = p->before_bytes = LEAST;
   p->least_ns = p->rate = p->rate_in = 0;
   p->sent = false;
   coll_status status = receive_next(p);

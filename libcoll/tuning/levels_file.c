@@ -47,10 +47,9 @@ static char *next_word(char **text) {
   return word;
 }
 
-/* Whether a line's name is this host's. */
-static bool is_own(const reading *r, const char *name) {
-  const size_t length = strlen(name);
-  return strncmp(name, r->host, length) == 0 && (!r->host[length] || r->host[length] == '.');
+bool colli_levels_file_names(const char *name, const char *host) {
+  const size_t first = strcspn(host, ".");
+  return strcmp(name, host) == 0 || (strncmp(name, host, first) == 0 && !name[first]);
 }
 
 /* Checks the levels of a line by themselves, and against those of the first one. */
@@ -80,7 +79,7 @@ static coll_status read_line(reading *r, char *line, coll_error *error) {
   if (*speed && (!colli_read_speed(&at, &mbit) || *at))
     return fail(r, error, "the speed of a link is like 100mbit or 2.5gbit");
   const coll_status status = check_levels(r, levels, error);
-  if (status != COLL_OK || !is_own(r, name))
+  if (status != COLL_OK || !colli_levels_file_names(name, r->host))
     return status;
   if (r->own)
     return fail(r, error, "host %s is on line %d, too", r->host, r->own);

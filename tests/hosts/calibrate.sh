@@ -70,6 +70,19 @@ COLL_LEVELS=file:$out/levels COLL_CREATE_TIMEOUT_MS=3000 start_named 60 "$BUILD/
 wait $pids
 expect "a host that is not in the file says so" grep -q "no line is of this host, node3.example" "$out/2"
 
+# A host that is alone at its site (node 4 is on host 2 here) sends to nobody there.
+places="1 3 1 2"
+calibrate "a host that is alone" --out "$out/levels"
+expect "it says that its link was not measured" prints "^not measured: the links of 1 host \(node4.example\)$"
+expect "and writes no speed" grep -qE "^node4.example site2@[^ ]*$" "$out/levels"
+places=$hosts
+
+# So far that TCP's start takes most of the time: the speed is right, or left out, but not the round trip.
+expect "a far line is laid" lay_line 400000000 100 >"$out/laid" 2>&1
+calibrate "far sites" --out "$out/levels"
+expect "it writes the round trip, and no wrong speed" \
+  [ "$(grep -cE "^node[1-4].example site[12]@([2-7][0-9]{2}(\.[0-9]+)?mbit,)?1[0-9]{2}(\.[0-9]+)?ms( |$)" "$out/levels")" = 4 ]
+
 # Near, but farther than hosts of one bridge are from each other.
 expect "another line is laid" lay_line 100000000 0.6 >"$out/laid" 2>&1
 calibrate "two racks"

@@ -92,6 +92,17 @@ if grep -qw "$control" /proc/sys/net/ipv4/tcp_available_congestion_control && se
   expect "routes are as before" set_routes
 fi
 
+# far_sites: whether two sites were found, and what the log says of the line is right, if its speed is known.
+far_sites() {
+  [ "$(grep -c "is at site [12] of 2" "$out/0")" = 4 ] && ! grep -q "no time to find" "$out/0" &&
+    grep -E "site to the next: (49|5[0-9])(\.[0-9]+)? ms and ([0-9.]+ Mbit/s|no speed) measured" "$out/0" | awk '
+      { lines++; at = index($0, " ms and "); mbit = substr($0, at + 8) + 0; wrong += mbit > 0 && (mbit < 50 || mbit > 800) }
+      END { exit lines != 2 || wrong }'
+}
+expect "a far line is laid" lay_line 400000000 100 >"$out/laid" 2>&1
+count "far sites" allreduce "export COLL_LINK_SPEED=measure"
+expect "two far sites are found, with the line's latency" far_sites
+
 # What lies between is near now, but farther than hosts of one bridge are from each other, and two hosts share it.
 expect "another line is laid" lay_line 100000000 0.6 >"$out/laid" 2>&1
 count "measured racks" allreduce "[ \$COLL_RANK != 3 ] || export COLL_LINK_SPEED=measure"

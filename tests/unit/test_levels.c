@@ -142,6 +142,18 @@ Test(levels_file, line_of_a_host) {
   expect_settings("none", "1gbit");
 }
 
+/* The whole name of a host, or that up to the first dot. */
+Test(levels_file, names) {
+  cr_expect(colli_levels_file_names("a", "a"));
+  cr_expect(colli_levels_file_names("a", "a.b.c"));
+  cr_expect(colli_levels_file_names("a.b.c", "a.b.c"));
+  cr_expect_not(colli_levels_file_names("a.b", "a.b.c"), "up to the first dot");
+  cr_expect_not(colli_levels_file_names("a.b.c", "a"));
+  cr_expect_not(colli_levels_file_names("a", "ab"));
+  cr_expect_not(colli_levels_file_names("ab", "a.b"));
+  cr_expect_not(colli_levels_file_names("a.b", "a.c"));
+}
+
 /* Each error says in which line it is. */
 Test(levels_file, what_is_refused) {
   const char *const bad[][2] = {

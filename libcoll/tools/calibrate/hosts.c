@@ -41,7 +41,8 @@ static bool list_hosts(const coll_comm *comm, int nranks, hosts_found *found) {
     if (colli_comm_host(comm, rank) == rank)
       found->member[found->count++] = rank;
   found->info = calloc((size_t)found->count, sizeof(*found->info));
-  return found->info;
+  found->places.measured = calloc((size_t)nranks, sizeof(*found->places.measured));
+  return found->info && found->places.measured;
 }
 
 /* Takes over what the ranks know now. */
@@ -90,6 +91,13 @@ static coll_status measure_pairs(coll_comm *comm, int rank, hosts_found *found) 
   return status;
 }
 
+/* Says how long pairs take. */
+static void announce_pairs(const hosts_found *found) {
+  printf("measuring %d pairs of them, one after the other, for at most about %.0f s ...\n",
+         found->npairs, ceil(found->npairs * (PAIR_NS * 1e-9)));
+  fflush(stdout);
+}
+
 /* Measures and prints; returns the exit status. */
 static int run(coll_comm *comm, int rank, int nranks, const char *output, hosts_found *found) {
   coll_error error = COLL_ERROR_INIT;
@@ -110,12 +118,17 @@ static int run(coll_comm *comm, int rank, int nranks, const char *output, hosts_
   if (status != COLL_OK)
     return failed(comm, status, &error);
   read_records(comm, found);
-  status = hosts_list_pairs(found) ? measure_pairs(comm, rank, found) : COLL_ERR_NO_MEMORY;
+  status = hosts_list_pairs(found) ? COLL_OK : COLL_ERR_NO_MEMORY;
+  if (status == COLL_OK && rank == 0)
+    announce_pairs(found);
+  if (status == COLL_OK)
+    status = measure_pairs(comm, rank, found);
   if (status != COLL_OK)
     return failed(comm, status, NULL);
   if (rank > 0)
     return 0;
-  hosts_print(found, stdout);
+  if (!hosts_print(found, stdout))
+    return failed(NULL, COLL_ERR_NO_MEMORY, NULL);
   return output && strcmp(output, "-") != 0 ? !hosts_write(found, output) : 0;
 }
 
@@ -137,6 +150,7 @@ int calibrate_hosts(const char *output) {
   (void)coll_comm_destroy(&comm);
   free(found.member);
   free(found.info);
+  free(found.places.measured);
   free(found.pair);
   return exit_status;
 }

@@ -34,8 +34,8 @@ int calibrate_hosts(const char *output);
  * three, in its group and between groups of each level. False: out of memory. */
 bool hosts_list_pairs(hosts_found *found);
 
-/* hosts_print.c: prints all of it. */
-void hosts_print(const hosts_found *found, FILE *out);
+/* hosts_print.c: prints all of it. False: out of memory; then nothing was printed. */
+bool hosts_print(const hosts_found *found, FILE *out);
 
 /* hosts_print.c: writes the file of levels. False after a failure, which it prints. */
 bool hosts_write(const hosts_found *found, const char *path);

@@ -8,6 +8,7 @@
 #include "hosts.h"
 #include "libcoll/base/file.h"
 #include "libcoll/tuning/hierarchy.h"
+#include "libcoll/tuning/levels_file.h"
 #include "libcoll/tuning/units.h"
 
 #define SLOW 0.6 /* of the median: such a host gets less to do */
@@ -113,22 +114,34 @@ static void print_pairs(const hosts_found *found, double *numbers, FILE *out) {
 
 /* ---- hosts ----------------------------------------------------------------------------------- */
 
-/* A host's speed that was measured, or 0. */
-static double speed_of(const colli_rank_info *info) {
-  return info->link_source == COLLI_SPEED_MEASURED ? info->link_mbit : 0;
+/* A host's speed that was measured, or 0: a host that was not measured has the fastest one's in its
+ * record. */
+static double speed_of(const hosts_found *found, int host) {
+  const colli_rank_info *info = &found->info[host];
+  const bool measured = found->places.measured[found->member[host]];
+  return measured && info->link_source == COLLI_SPEED_MEASURED ? info->link_mbit : 0;
+}
+
+/* Prints the hosts whose links were not measured. */
+static void print_unmeasured(const hosts_found *found, int count, FILE *out) {
+  fprintf(out, "not measured: the links of %d host%s (", count, count == 1 ? "" : "s");
+  for (int host = 0, printed = 0; host < found->count; host++)
+    if (speed_of(found, host) <= 0)
+      fprintf(out, "%s%s", printed++ ? ", " : "", found->info[host].host);
+  fputs(")\n", out);
 }
 
 /* Prints the hosts whose links are slow. `numbers` has room for all hosts. */
 static void print_slow(const hosts_found *found, double *numbers, FILE *out) {
   int known = 0, slow = 0;
   for (int host = 0; host < found->count; host++)
-    if (speed_of(&found->info[host]) > 0)
-      numbers[known++] = speed_of(&found->info[host]);
+    if (speed_of(found, host) > 0)
+      numbers[known++] = speed_of(found, host);
   qsort(numbers, (size_t)known, sizeof(*numbers), compare);
   const double median = known > 0 ? numbers[known / 2] : 0;
   fputc('\n', out);
   for (int host = 0; host < found->count; host++) {
-    const double mbit = speed_of(&found->info[host]);
+    const double mbit = speed_of(found, host);
     if (mbit <= 0 || mbit >= SLOW * median)
       continue;
     fprintf(out, "slow: host %s, %.4g Mbit/s; the median is %.4g\n", found->info[host].host, mbit,
@@ -136,10 +149,10 @@ static void print_slow(const hosts_found *found, double *numbers, FILE *out) {
     slow++;
   }
   if (known > 0 && slow == 0)
-    fprintf(out, "no host is slow: links have %.4g to %.4g Mbit/s\n", numbers[0],
-            numbers[known - 1]);
+    fprintf(out, "no host%s is slow: links have %.4g to %.4g Mbit/s\n",
+            known < found->count ? " of those measured" : "", numbers[0], numbers[known - 1]);
   if (known < found->count)
-    fprintf(out, "not measured: the links of %d hosts\n", found->count - known);
+    print_unmeasured(found, found->count - known, out);
 }
 
 /* ---- settings -------------------------------------------------------------------------------- */
@@ -171,45 +184,50 @@ static void print_settings(const hosts_found *found, bool file, FILE *out) {
   for (int host = 0; host < found->count; host++) {
     const colli_rank_info *info = &found->info[host];
     char speed[32] = "";
-    if (speed_of(info) > 0)
-      colli_print_speed(speed_of(info), speed, sizeof(speed));
+    if (speed_of(found, host) > 0)
+      colli_print_speed(speed_of(found, host), speed, sizeof(speed));
     fprintf(out, file ? "%s " : "  %s: COLL_LEVELS=", info->host);
     print_levels(info, out);
     fprintf(out, "%s%s\n", !*speed ? "" : file ? " " : " COLL_LINK_SPEED=", speed);
   }
 }
 
-void hosts_print(const hosts_found *found, FILE *out) {
+bool hosts_print(const hosts_found *found, FILE *out) {
   double *numbers = calloc((size_t)(found->npairs + found->count), sizeof(*numbers));
+  if (!numbers)
+    return false;
   print_groups(found, out);
-  if (numbers) {
-    print_pairs(found, numbers, out);
-    print_slow(found, numbers, out);
-  }
+  print_pairs(found, numbers, out);
+  print_slow(found, numbers, out);
   free(numbers);
   fputs("\nsettings that declare this\n", out);
   print_settings(found, false, out);
+  return true;
 }
 
-/* Two hosts that have the same name, of which the first is returned; -1: there are none. */
-static int find_twin(const hosts_found *found) {
+/* Finds two hosts of which one's line would be the other's, too. False: there are none. */
+static bool find_twins(const hosts_found *found, const char *twins[2]) {
   for (int host = 0; host < found->count; host++)
-    for (int other = 0; other < host; other++)
-      if (strcmp(found->info[host].host, found->info[other].host) == 0)
-        return host;
-  return -1;
+    for (int other = 0; other < host; other++) {
+      twins[0] = found->info[other].host;
+      twins[1] = found->info[host].host;
+      if (colli_levels_file_names(twins[0], twins[1]) ||
+          colli_levels_file_names(twins[1], twins[0]))
+        return true;
+    }
+  return false;
 }
 
 bool hosts_write(const hosts_found *found, const char *path) {
   char draft[4096], day[32];
   const time_t now = time(NULL);
   struct tm date;
-  const int twin = find_twin(found);
-  if (twin >= 0) {
+  const char *twins[2];
+  if (find_twins(found, twins)) {
     fprintf(stderr,
-            "coll_calibrate: %s is not written: two hosts are called %s, and files of levels name "
-            "hosts; see hostname(1)\n",
-            path, found->info[twin].host);
+            "coll_calibrate: %s is not written: two hosts are called %s and %s, which a file of "
+            "levels takes for one; see hostname(1)\n",
+            path, twins[0], twins[1]);
     return false;
   }
   FILE *file = colli_file_draft(path, draft, sizeof(draft));
