@@ -82,6 +82,7 @@ explains() {
 }
 levels=2:200:0.1,4:10000:0.8,8:100000:0.8,all:10000000:40
 explains "they are on one host" -n 16 --levels $levels --explain 0,1
+expect_in "one host" "transport, a prediction: shm" out
 explains "rank 5: host 2, in ranks 4 to 7, in ranks 0 to 7" -n 16 --levels $levels --explain 0,5
 expect_in "one site" "they are on two hosts, both in ranks 0 to 7" out
 expect_in "device" "transport, a prediction: a device moves messages" out
@@ -97,6 +98,7 @@ explains "transport, a prediction: tcp, as no device" --input "$machines/two_sit
 explains "transport, a prediction: shm" --input "$machines/two_sites.cluster" --explain 0,1
 sed '/^model/s/0 0 1 0 1 0$/1 0 1 0 1 0/' "$machines/two_sites.cluster" > device.cluster
 explains "transport, a prediction: a device moves messages" --input device.cluster --explain 0,32
+explains "transport, a prediction: shm" --input device.cluster --explain 0,1
 refused --explain 0,16 -n 16 --levels $levels
 expect_in "which ranks" "there are ranks 0 to 15" err
 refused --input "$machines/two_sites.cluster" --explain 64,0
