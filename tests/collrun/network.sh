@@ -119,12 +119,16 @@ for slow in "" yes; do
 done
 
 # Rails, in a network of its own: two interfaces, of which each rank has the addresses.
+apart="unshare -rn"
+[ "$(id -u)" != 0 ] || apart="unshare -n"
 # shellcheck disable=SC2016
 rails() {
-  unshare -rn sh -c 'for i in 0 1; do ip link add d$i type dummy && ip link set d$i up && ip addr add 10.7.$i.1/24 dev d$i || exit 77; done
+  $apart sh -c 'for i in 0 1; do ip link add d$i type dummy && ip link set d$i up && ip addr add 10.7.$i.1/24 dev d$i || exit 77; done
     ip link set lo up && export COLL_TCP_IFNAME=d0,d1 && exec "$@"' sh "$collrun" --timeout 60 -n 2 sh -c 'COLL_HOST_ID=host$COLL_RANK exec "$@"' sh "$topo" "$@" > out 2> err
 }
-if unshare -rn ip link add d9 type dummy 2> /dev/null; then
+if ! $apart ip link add d9 type dummy 2> err; then
+  echo "not tested: rails, as no network with dummy interfaces can be made here: $(tail -n 1 err)"
+else
   rails --network rails.svg || fail "rails: $(cat err)"
   expect "labels" 2 "$(grep -c '<text class="rails".*>2 rails</text>' rails.svg)"
   expect "titles" 2 "$(grep -c ' bytes over 2 rails</title>' rails.svg)"
