@@ -123,11 +123,11 @@ apart="unshare -rn"
 [ "$(id -u)" != 0 ] || apart="unshare -n"
 # shellcheck disable=SC2016
 rails() {
-  $apart sh -c 'for i in 0 1; do ip link add d$i type dummy && ip link set d$i up && ip addr add 10.7.$i.1/24 dev d$i || exit 77; done
+  $apart sh -c 'for i in 0 1; do ip link add d$i type veth peer name e$i && ip link set d$i up && ip link set e$i up && ip addr add 10.7.$i.1/24 dev d$i || exit 77; done
     ip link set lo up && export COLL_TCP_IFNAME=d0,d1 && exec "$@"' sh "$collrun" --timeout 60 -n 2 sh -c 'COLL_HOST_ID=host$COLL_RANK exec "$@"' sh "$topo" "$@" > out 2> err
 }
-if ! $apart ip link add d9 type dummy 2> err; then
-  echo "not tested: rails, as no network with dummy interfaces can be made here: $(tail -n 1 err)"
+if ! $apart ip link add d9 type veth peer name e9 2> err; then
+  echo "not tested: rails, as no network with interfaces can be made here: $(tail -n 1 err)"
 else
   rails --network rails.svg || fail "rails: $(cat err)"
   expect "labels" 2 "$(grep -c '<text class="rails".*>2 rails</text>' rails.svg)"
