@@ -44,12 +44,7 @@ const char *colli_topo_file(const char *source) {
 static int configure_machine(hwloc_topology_t machine) {
   static const char *const unwanted[] = {"opencl", "gl", "pci"};
   if (hwloc_topology_set_flags(machine, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED) < 0 ||
-      hwloc_topology_set_type_filter(machine, HWLOC_OBJ_PCI_DEVICE,
-                                     HWLOC_TYPE_FILTER_KEEP_IMPORTANT) < 0 ||
-      hwloc_topology_set_type_filter(machine, HWLOC_OBJ_OS_DEVICE,
-                                     HWLOC_TYPE_FILTER_KEEP_IMPORTANT) < 0 ||
-      hwloc_topology_set_type_filter(machine, HWLOC_OBJ_BRIDGE, HWLOC_TYPE_FILTER_KEEP_IMPORTANT) <
-          0)
+      hwloc_topology_set_io_types_filter(machine, HWLOC_TYPE_FILTER_KEEP_IMPORTANT) < 0)
     return -1;
   for (size_t i = 0; i < sizeof(unwanted) / sizeof(unwanted[0]); i++) /* not every hwloc has them */
     (void)hwloc_topology_set_components(machine, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST,
@@ -126,8 +121,8 @@ static coll_status open_machine(const char *source, hwloc_topology_t *machine, c
     return colli_error_set(error, COLL_ERR_NO_MEMORY, "topology", "cannot initialize hwloc");
   coll_status status = COLL_OK;
   if (configure_machine(*machine) < 0)
-    status = colli_error_sys(error, COLL_ERR_SYSTEM, "topology", "hwloc_topology_set_type_filter",
-                             errno, "hwloc rejects its settings");
+    status = colli_error_sys(error, COLL_ERR_SYSTEM, "topology", "hwloc_topology_set_flags", errno,
+                             "hwloc rejects its settings");
   if (status == COLL_OK)
     status = choose_source(*machine, source, error);
   if (status == COLL_OK && hwloc_topology_load(*machine) < 0)
@@ -365,12 +360,12 @@ static coll_status read_pci(hwloc_topology_t machine, colli_topo *topo) {
 
 /* ---- NVLinks --------------------------------------------------------------------------------- */
 
-/* What an object of the matrix is: a GPU under one of its names; a PCI device that is a switch. */
-static colli_nvlink_end end_of(hwloc_obj_t object, const colli_topo *topo, int *to) {
+/* What that object of the matrix is: a GPU, under one of its names; a PCI device: a switch. */
+static colli_nvlink_end end_of(hwloc_obj_t object, int number, const colli_topo *topo, int *to) {
   char bus[COLLI_TOPO_NAME];
   const hwloc_obj_t pci = object->type == HWLOC_OBJ_OS_DEVICE ? object->parent : object;
   const bool is_package = object->type == HWLOC_OBJ_PACKAGE;
-  *to = is_package ? (int)object->logical_index : -1;
+  *to = is_package ? (int)object->logical_index : number;
   if (is_package || pci == NULL || pci->type != HWLOC_OBJ_PCI_DEVICE)
     return is_package ? COLLI_NVLINK_PACKAGE : COLLI_NVLINK_OTHER;
   write_bus(&pci->attr->pcidev, bus);
@@ -383,17 +378,18 @@ static colli_nvlink_end end_of(hwloc_obj_t object, const colli_topo *topo, int *
 }
 
 /* Adds what lies between a GPU and the other objects of the matrix, which has MB/s. */
-static void add_nvlinks(const struct hwloc_distances_s *matrix, unsigned from, int gpu,
-                        colli_topo *topo) {
-  for (unsigned i = 0; i < matrix->nbobjs; i++) {
+static coll_status add_nvlinks(const struct hwloc_distances_s *matrix, unsigned from, int gpu,
+                               colli_topo *topo) {
+  coll_status status = COLL_OK;
+  for (unsigned i = 0; i < matrix->nbobjs && status == COLL_OK; i++) {
     const double mbyte = (double)matrix->values[from * matrix->nbobjs + i];
-    int to;
-    if (i == from || mbyte <= 0 || matrix->objs[i] == NULL)
+    colli_topo_nvlink link = {.gpu = gpu, .mbit = 8 * mbyte};
+    if (link.mbit <= 0 || matrix->objs[i] == NULL)
       continue;
-    const colli_nvlink_end end = end_of(matrix->objs[i], topo, &to);
-    topo->nvlinks[topo->nnvlinks++] =
-        (colli_topo_nvlink){gpu, end, end == COLLI_NVLINK_SWITCH ? (int)i : to, mbyte * 8};
+    link.end = end_of(matrix->objs[i], (int)i, topo, &link.to);
+    status = colli_topo_add_nvlink(topo, link);
   }
+  return status;
 }
 
 /* Fills the list of NVLinks. */
@@ -405,12 +401,13 @@ static coll_status read_nvlinks(hwloc_topology_t machine, colli_topo *topo) {
     return COLL_ERR_NO_MEMORY;
   if (found == 0)
     return COLL_OK;
-  topo->nvlinks = calloc((size_t)matrix->nbobjs * matrix->nbobjs + 1, sizeof(*topo->nvlinks));
-  for (unsigned i = 0; topo->nvlinks != NULL && i < matrix->nbobjs; i++)
-    if (matrix->objs[i] != NULL && end_of(matrix->objs[i], topo, &gpu) == COLLI_NVLINK_GPU)
-      add_nvlinks(matrix, i, gpu, topo);
+  topo->nvlinks = calloc(COLLI_TOPO_NVLINKS_MOST, sizeof(*topo->nvlinks));
+  coll_status status = topo->nvlinks != NULL ? COLL_OK : COLL_ERR_NO_MEMORY;
+  for (unsigned i = 0; status == COLL_OK && i < matrix->nbobjs; i++)
+    if (matrix->objs[i] != NULL && end_of(matrix->objs[i], 0, topo, &gpu) == COLLI_NVLINK_GPU)
+      status = add_nvlinks(matrix, i, gpu, topo);
   hwloc_distances_release(machine, matrix);
-  return topo->nvlinks != NULL ? COLL_OK : COLL_ERR_NO_MEMORY;
+  return status;
 }
 
 /* ---- entry points ---------------------------------------------------------------------------- */
@@ -432,7 +429,9 @@ coll_status colli_topo_read(const char *source, colli_topo **topo, coll_error *e
   hwloc_topology_destroy(machine);
   if (status != COLL_OK) {
     colli_topo_free(made);
-    return colli_error_set(error, status, "topology", "out of memory for the topology");
+    if (status == COLL_ERR_NO_MEMORY)
+      return colli_error_set(error, status, "topology", "out of memory for the topology");
+    return colli_error_set(error, status, "topology", "it has more NVLinks than any machine");
   }
   snprintf(made->source, sizeof(made->source), "%s", source[0] == '\0' ? "this machine" : source);
   *topo = made;

@@ -1,6 +1,32 @@
 /* nvlink.c: where the NVLinks of GPUs go, and what they carry between two of them. */
 #include "libcoll/base/line.h"
-#include "topology/topology.h"
+#include "topology/read.h"
+
+coll_status colli_topo_add_nvlink(colli_topo *topo, colli_topo_nvlink link) {
+  if (link.end == COLLI_NVLINK_GPU && link.to == link.gpu)
+    return COLL_OK;
+  for (int i = 0; i < topo->nnvlinks; i++) {
+    const colli_topo_nvlink *known = &topo->nvlinks[i];
+    if (known->gpu == link.gpu && known->end == link.end && known->to == link.to)
+      return COLL_OK;
+  }
+  if (topo->nnvlinks == COLLI_TOPO_NVLINKS_MOST)
+    return COLL_ERR_INVALID_ARGUMENT;
+  topo->nvlinks[topo->nnvlinks++] = link;
+  return COLL_OK;
+}
+
+int colli_topo_nvlink_gpus(const colli_topo *topo, int gpus[COLLI_TOPO_NVLINKS_MOST]) {
+  int count = 0;
+  for (int d = 0; d < topo->ndevices && count < COLLI_TOPO_NVLINKS_MOST; d++) {
+    int i = 0;
+    while (i < topo->nnvlinks && topo->nvlinks[i].gpu != d)
+      i++;
+    if (i < topo->nnvlinks)
+      gpus[count++] = d;
+  }
+  return count;
+}
 
 /* Gbit/s of a GPU's NVLinks to ends of a kind, together; *ends receives how many these are. */
 static double sum_of(const colli_topo *topo, int device, colli_nvlink_end end, int *ends) {
@@ -89,22 +115,20 @@ static void print_pair(const colli_topo *topo, int a, int b, FILE *out) {
 }
 
 void colli_topo_print_nvlinks(const colli_topo *topo, FILE *out) {
-  if (topo->nnvlinks == 0)
+  int gpus[COLLI_TOPO_NVLINKS_MOST];
+  const int count = colli_topo_nvlink_gpus(topo, gpus);
+  if (count == 0)
     return;
   fprintf(out,
           "\nGbit/s over NVLinks between GPUs; switch:G: over switches to which both are linked\n"
           "%8s",
           "");
-  for (int b = 0; b < topo->ndevices; b++)
-    if (topo->devices[b].kind == COLLI_DEVICE_GPU)
-      fprintf(out, " %11s", topo->devices[b].name);
-  for (int a = 0; a < topo->ndevices; a++) {
-    if (topo->devices[a].kind != COLLI_DEVICE_GPU)
-      continue;
-    fprintf(out, "\n%8s", topo->devices[a].name);
-    for (int b = 0; b < topo->ndevices; b++)
-      if (topo->devices[b].kind == COLLI_DEVICE_GPU)
-        print_pair(topo, a, b, out);
+  for (int b = 0; b < count; b++)
+    fprintf(out, " %11s", topo->devices[gpus[b]].name);
+  for (int a = 0; a < count; a++) {
+    fprintf(out, "\n%8s", topo->devices[gpus[a]].name);
+    for (int b = 0; b < count; b++)
+      print_pair(topo, gpus[a], gpus[b], out);
   }
   fputc('\n', out);
 }

@@ -40,7 +40,7 @@ static bool counts_fit(const colli_topo *topo, size_t nbytes) {
   return is_count(topo->npackages) && is_count(topo->nnuma) && is_count(topo->nl3) &&
          is_count(topo->nl2) && is_count(topo->ncores) && is_count(topo->npus) &&
          is_count(topo->ndevices) && is_count(topo->npci) && is_count(topo->npu_numbers) &&
-         is_count(topo->nnvlinks) && topo->ncores > 0 &&
+         topo->nnvlinks >= 0 && topo->nnvlinks <= COLLI_TOPO_NVLINKS_MOST && topo->ncores > 0 &&
          is_text(topo->source, sizeof(topo->source)) &&
          nbytes == sizeof(*topo) + (size_t)topo->ncores * sizeof(*topo->cores) +
                        (size_t)topo->npu_numbers * sizeof(*topo->core_of_pu) +
@@ -82,14 +82,19 @@ static bool is_pci(const colli_topo *topo, const colli_topo_pci *pci) {
          pci->nbridges >= 0 && pci->nbridges <= COLLI_TOPO_BRIDGES;
 }
 
+/* Whether a number is that of a GPU, if devices are. */
+static bool is_gpu(const colli_topo *topo, int device) {
+  return device >= 0 && device < topo->ndevices && topo->devices[device].kind == COLLI_DEVICE_GPU;
+}
+
 /* Whether NVLinks do. */
 static bool is_nvlink(const colli_topo *topo, const colli_topo_nvlink *link) {
-  if (!is_value(&link->end, COLLI_NVLINK_OTHER) || link->gpu < 0 ||
-      !is_index(link->gpu, topo->ndevices) || !isfinite(link->mbit) || link->mbit <= 0)
+  if (!is_value(&link->end, COLLI_NVLINK_OTHER) || !is_gpu(topo, link->gpu) ||
+      !isfinite(link->mbit) || link->mbit <= 0)
     return false;
   switch (link->end) {
   case COLLI_NVLINK_GPU:
-    return link->to >= 0 && link->to < topo->ndevices;
+    return is_gpu(topo, link->to) && link->to != link->gpu;
   case COLLI_NVLINK_PACKAGE:
     return link->to >= 0 && link->to < topo->npackages;
   default:

@@ -45,6 +45,15 @@ typedef coll_status colli_topo_work(const char *source, FILE *out, coll_error *e
 coll_status colli_topo_apart(colli_topo_work *work, const char *source, int ms, char **bytes,
                              size_t *nbytes, coll_error *error);
 
+/* ---- nvlink.c -------------------------------------------------------------------------------- */
+
+/*
+ * Adds a link to topo->nvlinks, which has room for COLLI_TOPO_NVLINKS_MOST. One from a GPU to
+ * itself is left out, and one that is there already: a matrix may have a GPU under several names.
+ * Errors: INVALID_ARGUMENT (there would be more).
+ */
+coll_status colli_topo_add_nvlink(colli_topo *topo, colli_topo_nvlink link);
+
 /* ---- pack.c ---------------------------------------------------------------------------------- */
 
 /* Writes a machine for the parent of this process; that reads it, or NULL: it is not consistent, or

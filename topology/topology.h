@@ -64,7 +64,7 @@ typedef enum colli_nvlink_end {
 typedef struct colli_topo_nvlink {
   int gpu; /* device */
   colli_nvlink_end end;
-  int to; /* GPU: device; package: its index; switch: as numbered in the matrix; else -1 */
+  int to; /* GPU: device; package: its index; else as numbered in the matrix */
   double mbit;
 } colli_topo_nvlink;
 
@@ -140,12 +140,18 @@ const char *colli_topo_shared(const colli_topo *topo, const char *address,
 const char *colli_topo_nvlinks_text(const colli_topo *topo, int device,
                                     char text[COLLI_TOPO_NVLINKS]);
 
+/* A machine has at most so many: a GPU has a few to each of its switches, or one to each GPU. */
+#define COLLI_TOPO_NVLINKS_MOST 1024
+
+/* Lists the devices that have NVLinks; returns how many. */
+int colli_topo_nvlink_gpus(const colli_topo *topo, int gpus[COLLI_TOPO_NVLINKS_MOST]);
+
 /* What NVLinks carry between two GPUs, in Mbit/s: directly, and over switches to which both are
  * linked. */
 double colli_topo_nvlink_direct(const colli_topo *topo, int a, int b);
 double colli_topo_nvlink_switched(const colli_topo *topo, int a, int b);
 
-/* Prints that of all pairs of GPUs as a table; nothing without NVLinks. */
+/* Prints that of all pairs of GPUs that have some as a table; nothing without NVLinks. */
 void colli_topo_print_nvlinks(const colli_topo *topo, FILE *out);
 
 /* The logical core this thread is bound to if it is bound within one core, else -1. */

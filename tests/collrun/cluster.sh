@@ -94,6 +94,23 @@ for number in 1 5 8; do # no alpha; more than one core; no share of a chunk
   awk -v at=$((number + 1)) -v to="$([ $number = 5 ] && echo 7 || echo 0)" '/^model / { $at = to } { print }' \
     speeds.cluster > bad.cluster && refused "not the numbers of a model"
 done
+# A machine that is not XML would be this one, one of hwloc's words, or another file, or be cut.
+machine() {
+  { sed '/^machine /,$d' speeds.cluster; printf "machine $1\n$2\n"; } > bad.cluster
+  refused "the machine that follows is not XML"
+}
+machine 1 '\0'
+machine 5 0.xml
+machine 13 'numa:2 core:2'
+machine 4 '<a\0>'
+# A machine that hwloc does not understand is named.
+{ sed '/^machine /,$d' speeds.cluster; printf 'machine 4\n<a/>\n'; } > bad.cluster
+for show in "" "--json bad.json"; do
+  # shellcheck disable=SC2086
+  "$topo" --input bad.cluster $show > out 2> err && fail "took a bad machine"
+  expect_in "which machine ($show)" "coll_topo: machine 0 of bad.cluster: " err
+  expect "lines ($show)" 1 "$(wc -l < err)"
+done
 echo "libcoll cluster 2" > bad.cluster && refused "is not a cluster"
 rm bad.cluster && refused "No such file"
 "$explain" allreduce -b 8 --input speeds.cluster -n 4 2> err && fail "took --input and -n"

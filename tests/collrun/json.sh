@@ -24,6 +24,11 @@ check here here.json text
 "$topo" --input "numa:2 core:2 pu:1" -n 5 --json - > unbound.json
 check unbound unbound.json
 
+# What is not known is null, as 0 bytes of a cache would be a lie.
+"$topo" --input pu:3 --json caches.json && python3 -c 'import json
+machine = json.load(open("caches.json"))["machine"]
+assert machine["l3_caches"] == {"count": 0, "bytes": None}, machine["l3_caches"]' 2> err || fail "null: $(cat err)"
+
 # Names are text, whatever is in them.
 sed 's/name="eth0"/name="\&quot;\&amp;\\e\&#x80;"/' "$machines/32em64t-2n8c2t-pci-wholeio.xml" > odd.xml
 "$topo" --input odd.xml --json odd.json || fail "odd names"

@@ -7,6 +7,7 @@ skip() { echo "skipped: $1"; exit 77; }
 [ "$(id -u)" = 0 ] || skip "needs root to make network namespaces"
 command -v ip >/dev/null || skip "needs ip (iproute2)"
 unset ASAN_OPTIONS LSAN_OPTIONS
+. "$SOURCE/tests/common/await.inc"
 
 tag=p$(($$ % 100000))
 out=$(mktemp -d)
@@ -77,7 +78,8 @@ start majority 4 1 2 3 3
 COLL_HEARTBEAT_MS=5000 COLL_SHRINK_QUORUM=reachable start reachable 1 2 3 4
 COLL_HEARTBEAT_MS=200 start quick 1 2 3 4
 # All run: each says so when its first all-reduce is over.
-[ "$(grep -m 24 -cx running < <(timeout 60 tail -q -n +1 -F "$out"/*.[0-9]))" = 24 ] || echo "FAILED: not all ranks run"
+all_run() { [ "$(cat "$out"/*.[0-9] | grep -cx running)" = 24 ]; }
+await 60 all_run || { echo "FAILED: not all ranks run"; failed=1; }
 ip link set "c$tag" down
 for p in $pids; do wait "$p"; done
 ip link set "c$tag" up # or sockets with unsent data would keep the hosts alive

@@ -106,7 +106,7 @@ for tls in 0 1; do
   cut 2 0 on
   expect "the second one carries on alone for longer than ranks may be silent" await_sent 2 1 60
   expect "the log says that a control socket is lost" \
-    grep -q "one of the two control sockets of rank 1 (host .*, 10.80.0.2:.*) and rank .* is lost: no answer for 1000 ms" "$out/1"
+    await 20 grep -q "one of the two control sockets of rank 1 (host .*, 10.80.0.2:.*) and rank .* is lost: no answer for 1000 ms" "$out/1"
   cut 2 0 off
   expect "the first one is used again" await_sent 2 0 8
   expect_survival

@@ -226,6 +226,7 @@ Test(places, nvlinks_that_cannot_be_are_not_believed) {
                                                  {-1, good.end, good.to, good.mbit},
                                                  {0, good.end, topo->ndevices, good.mbit},
                                                  {0, good.end, -1, good.mbit},
+                                                 {0, good.end, 0, good.mbit},
                                                  {0, COLLI_NVLINK_PACKAGE, 2, good.mbit},
                                                  {0, COLLI_NVLINK_OTHER + 1, -1, good.mbit},
                                                  {0, good.end, good.to, -1}};
@@ -237,6 +238,26 @@ Test(places, nvlinks_that_cannot_be_are_not_believed) {
   }
   free(bytes);
   colli_topo_free(topo);
+}
+
+/* A GPU that a matrix has as cuda0 and as nvml0 has each link once, and none to itself. */
+Test(places, nvlinks_count_once_and_are_so_many) {
+  colli_topo_nvlink links[COLLI_TOPO_NVLINKS_MOST];
+  colli_topo topo = {.ndevices = 2, .nvlinks = links};
+  for (int name = 0; name < 2; name++) {
+    cr_expect_eq(colli_topo_add_nvlink(&topo, (colli_topo_nvlink){0, COLLI_NVLINK_GPU, 0, 8}),
+                 COLL_OK);
+    cr_expect_eq(colli_topo_add_nvlink(&topo, (colli_topo_nvlink){0, COLLI_NVLINK_GPU, 1, 8}),
+                 COLL_OK);
+  }
+  cr_expect_eq(topo.nnvlinks, 1);
+  cr_expect_eq(colli_topo_nvlink_direct(&topo, 0, 1), 8);
+  for (int i = 1; i < COLLI_TOPO_NVLINKS_MOST; i++)
+    cr_expect_eq(colli_topo_add_nvlink(&topo, (colli_topo_nvlink){1, COLLI_NVLINK_SWITCH, i, 8}),
+                 COLL_OK);
+  cr_expect_eq(colli_topo_add_nvlink(&topo, (colli_topo_nvlink){1, COLLI_NVLINK_SWITCH, 0, 8}),
+               COLL_ERR_INVALID_ARGUMENT);
+  cr_expect_eq(topo.nnvlinks, COLLI_TOPO_NVLINKS_MOST);
 }
 
 Test(places, nvlinks_to_what_is_no_gpu_or_switch) {

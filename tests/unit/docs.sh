@@ -1,6 +1,6 @@
 #!/bin/bash
 # docs/collectives is what docs/generate.sh makes of the header and the algorithms of this build, every page's
-# links lead to files, and docs/porting.md names and uses what is in the headers.
+# links lead to files and to headings that are there, and docs/porting.md names and uses what is in the headers.
 set -euo pipefail
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
@@ -21,13 +21,22 @@ done
 sed -n '/^```c$/,/^```$/p' "$SOURCE/docs/porting.md" | grep -v '^```' >"$dir/porting.c"
 "${CC:-cc}" -std=c11 -Wall -Wextra -Werror -Wno-unused-function -fsyntax-only -I"$SOURCE/libcoll/include" "$dir/porting.c"
 
+# anchors PAGE: what links call its headings.
+anchors() {
+  sed -n 's/^##* //p' "$1" | tr '[:upper:]' '[:lower:]' | sed 's/[^a-z0-9 _-]//g; s/ /-/g'
+}
+
 lost=0
 for page in "$SOURCE"/*.md "$SOURCE"/docs/*.md "$SOURCE"/docs/*/*.md; do
-  while read -r file; do
-    [ -e "$(dirname "$page")/$file" ] || {
-      echo "${page#"$SOURCE"/} points to $file, which is not there"
+  while read -r link; do
+    file=$page
+    case $link in
+    [!#]*) file=$(dirname "$page")/${link%%#*} ;;
+    esac
+    [ -e "$file" ] && case $link in *.md'#'* | '#'*) anchors "$file" | grep -qxF -- "${link#*#}" ;; esac || {
+      echo "${page#"$SOURCE"/} points to $link, which is not there"
       lost=1
     }
-  done < <(grep -o '](\([^)]*\))' "$page" | tr -d '()]' | sed 's/#.*//' | grep -v '^https\?:\|^$' || :)
+  done < <(grep -o '](\([^)]*\))' "$page" | tr -d '()]' | grep -v '^https\?:\|^$' || :)
 done
 exit $lost

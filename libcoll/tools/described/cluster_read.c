@@ -231,7 +231,7 @@ static coll_status check_levels(reader *r, const cluster *c) {
   return status;
 }
 
-/* Reads the XML of a machine. */
+/* Reads the XML of a machine: nothing else, of which colli_topo_load() would make another one. */
 static coll_status read_machine(reader *r, cluster_machine *machine) {
   int bytes;
   coll_status status = next_line(r, "machine");
@@ -246,6 +246,8 @@ static coll_status read_machine(reader *r, cluster_machine *machine) {
   machine->bytes = fread(machine->xml, 1, (size_t)bytes, r->in);
   if (machine->bytes != (size_t)bytes || fgetc(r->in) != '\n')
     return refuse(r, "not %d bytes and the end of a line follow", bytes);
+  if (machine->xml[0] != '<' || strlen(machine->xml) != (size_t)bytes)
+    return refuse(r, "the machine that follows is not XML");
   for (int i = 0; i < bytes; i++)
     r->line_number += machine->xml[i] == '\n';
   r->line_number++;

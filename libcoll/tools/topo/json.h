@@ -23,9 +23,9 @@ void topo_json_gpus(const topo_gpus *gpus, colli_json *json);
 
 /* ---- json_cluster.c -------------------------------------------------------------------------- */
 
-/* The machines, hosts, levels and ranks of a cluster. `from` is NULL unless they run. False: a
- * machine could not be read, as *error says. */
-bool topo_json_cluster(const cluster *c, const topo_ranks *from, colli_json *json,
+/* The machines, hosts, levels and ranks of a cluster. `from` is NULL unless they run, `path` if
+ * they do. False: a machine could not be read, as *error says, or there is no memory. */
+bool topo_json_cluster(const cluster *c, const char *path, const topo_ranks *from, colli_json *json,
                        coll_error *error);
 
 /* The links of a run, of each kind, and between each pair if that is a table. */

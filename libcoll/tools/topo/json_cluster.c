@@ -1,17 +1,24 @@
 /* json_cluster.c: a cluster and the links of a run as JSON. */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "libcoll/base/error.h"
 #include "libcoll/tools/topo/json.h"
 
 /* The machines, each as its file would be shown. */
-static bool put_machines(const cluster *c, colli_json *json, coll_error *error) {
+static bool put_machines(const cluster *c, const char *path, colli_json *json, coll_error *error) {
+  coll_error why = COLL_ERROR_INIT;
   bool made = true;
   colli_json_open(json, "machines", '[');
   for (int i = 0; i < c->nmachines && made; i++) {
     colli_topo *topo = NULL;
-    made = colli_topo_load(c->machines[i].xml, &topo, error) == COLL_OK;
-    if (made) {
+    coll_status status = colli_topo_load(c->machines[i].xml, &topo, &why);
+    made = status == COLL_OK;
+    if (!made) {
+      (void)colli_error_set(error, status, "topology", "machine %d of %s: %s", i, path,
+                            why.message);
+    } else {
       snprintf(topo->source, sizeof(topo->source), "machine %d", i);
       topo_json_machine(topo, NULL, json);
     }
@@ -33,25 +40,31 @@ static void put_names(const char *levels, colli_json *json) {
   colli_json_close(json, ']');
 }
 
+/* The ranks of hosts or groups: the first of each, and the next behind each rank, or -1. */
+typedef struct members {
+  int *first, *next;
+} members;
+
+/* Finds them, in memory for as many as there are ranks. */
+static void find_members(const int32_t *group, int nranks, members *m) {
+  for (int i = 0; i < nranks; i++)
+    m->first[i] = -1;
+  for (int rank = nranks - 1; rank >= 0; rank--) {
+    m->next[rank] = m->first[group[rank]];
+    m->first[group[rank]] = rank;
+  }
+}
+
 /* The ranks of a host or group. */
-static void put_members(const int32_t *group, int nranks, int number, const char *name,
-                        colli_json *json) {
+static void put_members(const members *m, int number, const char *name, colli_json *json) {
   colli_json_open(json, name, '[');
-  for (int rank = 0; rank < nranks; rank++)
-    if (group[rank] == number)
-      colli_json_int(json, NULL, rank);
+  for (int rank = m->first[number]; rank >= 0; rank = m->next[rank])
+    colli_json_int(json, NULL, rank);
   colli_json_close(json, ']');
 }
 
-/* The first rank of a host. */
-static int first_of(const cluster *c, int host) {
-  int rank = 0;
-  while (rank < c->nranks - 1 && c->host[rank] != host)
-    rank++;
-  return rank;
-}
-
-static void put_hosts(const cluster *c, const topo_ranks *from, colli_json *json) {
+static void put_hosts(const cluster *c, const topo_ranks *from, members *m, colli_json *json) {
+  find_members(c->host, c->nranks, m);
   colli_json_open(json, "hosts", '[');
   for (int i = 0; i < c->nhosts; i++) {
     const cluster_host *host = &c->hosts[i];
@@ -66,9 +79,9 @@ static void put_hosts(const cluster *c, const topo_ranks *from, colli_json *json
       colli_json_text(
           json, "link_mbit_from",
           host->link_mbit > 0
-              ? topo_ranks_speed_source(colli_comm_info(from->comm, first_of(c, i)).link_source)
+              ? topo_ranks_speed_source(colli_comm_info(from->comm, m->first[i]).link_source)
               : NULL);
-    put_members(c->host, c->nranks, i, "ranks", json);
+    put_members(m, i, "ranks", json);
     colli_json_close(json, '}');
   }
   colli_json_close(json, ']');
@@ -76,7 +89,7 @@ static void put_hosts(const cluster *c, const topo_ranks *from, colli_json *json
 
 /* Groups, the nearest first, and what messages inside one are assumed to cost; and between those of
  * the widest level. */
-static void put_levels(const cluster *c, colli_json *json) {
+static void put_levels(const cluster *c, members *m, colli_json *json) {
   colli_json_open(json, "levels", '[');
   for (int i = 0; i < c->nlevels; i++) {
     const cluster_level *level = &c->level[i];
@@ -86,9 +99,10 @@ static void put_levels(const cluster *c, colli_json *json) {
     colli_json_number(json, "alpha_ns", given ? level->cost.alpha_ns : c->model.near_alpha_ns);
     colli_json_number(json, "ns_per_byte",
                       given ? level->cost.beta_ns_per_byte : c->model.near_beta_ns_per_byte);
+    find_members(level->group, c->nranks, m);
     colli_json_open(json, "groups", '[');
     for (int group = 0; group < level->ngroups; group++)
-      put_members(level->group, c->nranks, group, NULL, json);
+      put_members(m, group, NULL, json);
     colli_json_close(json, ']');
     colli_json_close(json, '}');
   }
@@ -115,14 +129,19 @@ static void put_ranks(const cluster *c, const topo_ranks *from, colli_json *json
   colli_json_close(json, ']');
 }
 
-bool topo_json_cluster(const cluster *c, const topo_ranks *from, colli_json *json,
+bool topo_json_cluster(const cluster *c, const char *path, const topo_ranks *from, colli_json *json,
                        coll_error *error) {
-  if (!from && !put_machines(c, json, error))
-    return false;
-  put_hosts(c, from, json);
-  put_levels(c, json);
-  put_ranks(c, from, json);
-  return true;
+  const size_t bytes = (size_t)c->nranks * sizeof(int);
+  members m = {malloc(bytes), malloc(bytes)};
+  const bool made = m.first && m.next && (from || put_machines(c, path, json, error));
+  if (made) {
+    put_hosts(c, from, &m, json);
+    put_levels(c, &m, json);
+    put_ranks(c, from, json);
+  }
+  free(m.first);
+  free(m.next);
+  return made;
 }
 
 /* ---- links of a run -------------------------------------------------------------------------- */

@@ -22,11 +22,19 @@ static void put_positive(colli_json *json, const char *name, double number) {
 
 /* ---- a machine ------------------------------------------------------------------------------- */
 
+/* Bytes that are not known if they are 0. */
+static void put_bytes(colli_json *json, const char *name, uint64_t bytes) {
+  if (bytes > 0)
+    colli_json_count(json, name, bytes);
+  else
+    colli_json_text(json, name, NULL);
+}
+
 /* Caches of one level. */
 static void put_caches(colli_json *json, const char *name, int count, uint64_t bytes) {
   colli_json_open(json, name, '{');
   colli_json_int(json, "count", count);
-  colli_json_count(json, "bytes", bytes);
+  put_bytes(json, "bytes", bytes);
   colli_json_close(json, '}');
 }
 
@@ -77,7 +85,7 @@ static void put_nvlinks(const colli_topo *topo, int device, colli_json *json) {
     if (link->end == COLLI_NVLINK_GPU)
       colli_json_text(json, "name", topo->devices[link->to].name);
     else
-      colli_json_int(json, "index", link->to);
+      colli_json_int(json, "index", link->end == COLLI_NVLINK_OTHER ? -1 : link->to);
     colli_json_number(json, "mbit", link->mbit);
     colli_json_close(json, '}');
   }
@@ -102,9 +110,12 @@ static void put_device(const colli_topo *topo, int index, colli_json *json) {
 
 /* What NVLinks carry between each two GPUs between which there are some. */
 static void put_nvlink_pairs(const colli_topo *topo, colli_json *json) {
+  int gpus[COLLI_TOPO_NVLINKS_MOST];
+  const int count = colli_topo_nvlink_gpus(topo, gpus);
   colli_json_open(json, "nvlink_pairs", '[');
-  for (int a = 0; a < topo->ndevices && topo->nnvlinks > 0; a++)
-    for (int b = 0; b < topo->ndevices; b++) {
+  for (int i = 0; i < count; i++)
+    for (int j = 0; j < count; j++) {
+      const int a = gpus[i], b = gpus[j];
       const double direct = colli_topo_nvlink_direct(topo, a, b),
                    switched = colli_topo_nvlink_switched(topo, a, b);
       if (a == b || direct + switched <= 0)
@@ -126,7 +137,7 @@ void topo_json_machine(const colli_topo *topo, const char *name, colli_json *jso
   colli_json_int(json, "numa_nodes", topo->nnuma);
   colli_json_int(json, "allowed_cores", colli_topo_allowed_cores(topo));
   colli_json_int(json, "hardware_threads", topo->npus);
-  colli_json_count(json, "memory_bytes", topo->memory_bytes);
+  put_bytes(json, "memory_bytes", topo->memory_bytes);
   put_caches(json, "l3_caches", topo->nl3, topo->l3_bytes);
   put_caches(json, "l2_caches", topo->nl2, topo->l2_bytes);
   colli_json_open(json, "cores", '[');

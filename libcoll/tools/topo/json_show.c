@@ -54,7 +54,7 @@ int topo_json_show_run(const char *path, const colli_topo *topo, const topo_rank
     return 1;
   }
   topo_json_machine(topo, "machine", &json);
-  made = made && topo_here_json(topo, &json) && topo_json_cluster(&all, from, &json, &error);
+  made = made && topo_here_json(topo, &json) && topo_json_cluster(&all, NULL, from, &json, &error);
   if (made)
     topo_json_links(from, paths, &json);
   cluster_free(&all);
@@ -68,6 +68,6 @@ int topo_json_show_cluster(const char *path, const cluster *c, const char *sourc
   if (!begin(path, &file, &json))
     return 1;
   colli_json_text(&json, "source", source);
-  const bool made = topo_json_cluster(c, NULL, &json, &error);
+  const bool made = topo_json_cluster(c, source, NULL, &json, &error);
   return end(&file, &json, made, error.message);
 }

@@ -84,6 +84,8 @@ static coll_status add_rank(const colli_choice *choice, const colli_shape *shape
   colli_partition_sent(&choice->partition, sched, sent);
   colli_sched_free(sched);
   for (int to = 0; to < shape->nranks; to++) {
+    if (sent[to] == 0)
+      continue;
     topo_network_flow(out, unit, topo_network_unit(out, to))->bytes += sent[to] * elem;
     out->across[topo_network_meet(out, shape->rank, to)] += sent[to] * elem;
     sent[to] = 0;

@@ -40,19 +40,28 @@ static const char style[] =
     "markerHeight=\"7\" orient=\"auto\"><path d=\"M0 0L8 4L0 8z\" "
     "style=\"fill:#1d2733;stroke:none\"/></marker></defs>\n";
 
-/* Sorts ranks by their groups, the widest level first: a stable insertion for each level. */
-static void sort_ranks(drawing *d) {
+/* Sorts ranks by their groups, the widest level first: for each level it counts the ranks of each
+ * group, which says where groups begin. False: out of memory. */
+static bool sort_ranks(drawing *d) {
   const topo_network *n = d->network;
+  const size_t room = (size_t)n->nranks + 1;
+  int *sorted = malloc(2 * room * sizeof(*sorted)), *place_of = sorted ? sorted + room : NULL;
+  const bool made = sorted;
   for (int rank = 0; rank < n->nranks; rank++)
     d->order[rank] = rank;
-  for (int level = 0; level < n->nlevels; level++)
+  for (int level = 0; made && level < n->nlevels; level++) {
+    const int32_t *group = n->group[level];
+    memset(place_of, 0, room * sizeof(*place_of));
+    for (int rank = 0; rank < n->nranks; rank++)
+      place_of[group[rank] + 1]++;
     for (int i = 1; i < n->nranks; i++)
-      for (int at = i; at > 0 && n->group[level][d->order[at - 1]] > n->group[level][d->order[at]];
-           at--) {
-        const int rank = d->order[at];
-        d->order[at] = d->order[at - 1];
-        d->order[at - 1] = rank;
-      }
+      place_of[i] += place_of[i - 1];
+    for (int i = 0; i < n->nranks; i++)
+      sorted[place_of[group[d->order[i]]]++] = d->order[i];
+    memcpy(d->order, sorted, (size_t)n->nranks * sizeof(*sorted));
+  }
+  free(sorted);
+  return made;
 }
 
 /* The end of the group of a level that begins at a place of the order; below hosts: of a rank. */
@@ -301,7 +310,6 @@ static void draw_sums(const drawing *d, double y, size_t missing) {
 static void draw(drawing *d, size_t lines, FILE *out) {
   const topo_network *n = d->network;
   double w, h, unit_w;
-  sort_ranks(d);
   unit_size(n, 0, &unit_w, &d->h);
   place(d, n->nlevels - 1, 0, n->nranks, 0, 0, &w, &h);
   w = fmax(w, (double)strlen(n->title) * CHAR_W * TEXT_PX) + 2 * PAD;
@@ -325,7 +333,7 @@ bool topo_network_svg(const topo_network *network, FILE *out) {
                .x = malloc(units * sizeof(double)),
                .y = malloc(units * sizeof(double)),
                .w = malloc(units * sizeof(double))};
-  const bool made = d.order && d.x && d.y && d.w && limit_lines(&d, &lines);
+  const bool made = d.order && d.x && d.y && d.w && sort_ranks(&d) && limit_lines(&d, &lines);
   if (made)
     draw(&d, lines, out);
   free(d.order);

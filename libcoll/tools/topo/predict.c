@@ -73,10 +73,10 @@ static void print_transport(const prediction *p) {
   if (!p->net->cluster && p->net->network.nlevels == 0)
     fprintf(p->out, "%s, by --transport\n",
             one_host ? p->net->transport : described_far_transport(p->net));
-  else if (model->device)
-    fputs("a device moves messages: InfiniBand, RoCE or another\n", p->out);
   else if (one_host && !model->near_remote)
     fputs("shm, as ranks of one host share memory\n", p->out);
+  else if (model->device)
+    fputs("a device moves messages: InfiniBand, RoCE or another\n", p->out);
   else
     fputs("tcp, as no device moved messages where this was saved\n", p->out);
 }
