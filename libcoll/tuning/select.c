@@ -13,8 +13,9 @@
 #define REFERRED_BYTES   16384 /* shorter messages are never sent by reference */
 #define CHUNK_GAIN       0.97  /* smaller chunks must gain this: formulas miss some costs */
 #define CHUNK_GAIN_TURNS 0.8   /* the same between containers, where each wait for a turn is long */
-#define REHEARSE_RANKS   16    /* more ranks take long, and the choices differ little */
-#define REHEARSE_WITHIN  3     /* times the best predicted time: worth a rehearsal */
+#define LANES_BYTES      (1 << 20) /* four chunks, as most are; see hier_lanes */
+#define REHEARSE_RANKS   16        /* more ranks take long, and the choices differ little */
+#define REHEARSE_WITHIN  3         /* times the best predicted time: worth a rehearsal */
 
 /* Whether two ranks send each other equal messages at the same time. Then both have sent before
  * either reads, so slices, which would let one begin earlier, only cost time. */
@@ -128,14 +129,21 @@ static bool gains_nothing(const colli_algo *algo, const colli_shape *shape) {
          shape->ngroups == shape->nranks;
 }
 
+/* Whether a line between sites holds more than what the pairs of ranks that share it have on their
+ * way in hier_lanes: as many as a site has ranks. Prices do not know that pairs share it. */
+static bool is_long(const colli_shape *shape, const colli_model *model) {
+  const double pairs = (double)shape->nranks / shape->ngroups;
+  return 2 * model->alpha_ns > pairs * LANES_BYTES * model->beta_ns_per_byte;
+}
+
 /* Whether an algorithm suits this number and kind of ranks. */
 static bool is_for(const colli_algo *algo, const colli_shape *shape, const colli_model *model) {
   int least = model->remote && algo->ranks_remote ? algo->ranks_remote : algo->ranks_min;
   return shape->nranks >= least && (!algo->ranks_max || shape->nranks <= algo->ranks_max) &&
          (model->paired || !algo->turns) && (shape->share || !algo->weighted) &&
-         (model->sites || !algo->sites) && (shape->ninner > 0 || !algo->levels) &&
-         suits_groups(algo, shape) && !gains_nothing(algo, shape) &&
-         !(model->sites && shape->ninner > 0 && algo->flat);
+         (model->sites || !algo->sites) && (!algo->long_lines || is_long(shape, model)) &&
+         (shape->ninner > 0 || !algo->levels) && suits_groups(algo, shape) &&
+         !gains_nothing(algo, shape) && !(model->sites && shape->ninner > 0 && algo->flat);
 }
 
 /* Lists all algorithms that suit a shape, with the times of their formulas; returns their

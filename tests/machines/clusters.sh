@@ -55,7 +55,7 @@ takes two_sites 1024 hier_levels "96 28 2"
 # Each rank works for a part, so that links and cores share the work, and sends its part over the line: 64 short
 # messages at once, one from each rank, instead of N after each other.
 takes two_sites 65536 hier_levels_split "96 28 2"
-# Long: rings over the 32 ranks of each site, so that nothing that the line carries waits for what comes. Of a ring's 32
-# links 8 leave a host, and each carries 31/32 N there and back: 2 * 2 * 8 * 31/32 N, and 2 * 2 * 24 * 31/32 N inside.
-takes two_sites 67108864 hier_sites "93 31 2"
+# Long: in four lanes, so that while the line carries one part, hosts reduce the next. The line holds 2.5 MB, less than
+# the lanes of 32 pairs of ranks.
+takes two_sites 67108864 hier_lanes "96 28 2"
 finish

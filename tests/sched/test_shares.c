@@ -144,7 +144,7 @@ Test(shares, a_ring_all_of_whose_messages_cross_is_not_chosen) {
 /* 16 ranks, dealt out in turn to two sites of two hosts. */
 Test(shares, each_byte_leaves_a_site_once_and_a_host_of_it_twice) {
   static const colli_model line = {.alpha_ns = 5e7,
-                                   .beta_ns_per_byte = 20,
+                                   .beta_ns_per_byte = 2,
                                    .gamma_ns_per_byte = 0.1,
                                    .step_ns = 1000,
                                    .core_share = 1,
@@ -180,4 +180,8 @@ Test(shares, each_byte_leaves_a_site_once_and_a_host_of_it_twice) {
   colli_choice choice;
   cr_assert(colli_select(&shape, 16 << 20, 4, &limits, &line, "", &choice, NULL, 0) > 0);
   cr_expect_eq(choice.algo, algo, "%s", choice.algo->name);
+  colli_model shorter = line; /* it holds less than the lanes of eight pairs of ranks */
+  shorter.beta_ns_per_byte = 20;
+  cr_assert(colli_select(&shape, 16 << 20, 4, &limits, &shorter, "", &choice, NULL, 0) > 0);
+  cr_expect_str_eq(choice.algo->name, "hier_lanes");
 }

@@ -240,6 +240,7 @@ const colli_algo colli_allreduce_hier_sites = {
     .pipelined = true,
     .groups = true,
     .sites = true,
+    .long_lines = true,
     .nchunks = hier_sites_nchunks,
     .emit = hier_sites_emit,
     .cost = hier_sites_cost,
