@@ -36,9 +36,10 @@ expect "it finds two sites, and says why" \
 expect "nodes 1 and 3 are at one of them" prints "^  site1: node1.example node3.example$"
 expect "nodes 2 and 4 at the other" prints "^  site2: node2.example node4.example$"
 expect "hosts of a site are near" prints "^hosts of a site +2 +0\.$number +0\.$number +0\.$number +$number +$number +$number$"
-expect "sites are far, and what lies between has at most 100 Mbit/s" \
-  prints "^hosts of two sites +4( +1[0-9]\.?[0-9]*){3}( +[1-9]?[0-9](\.[0-9]+)?){3}$"
-levels='site[12]@[1-9]?[0-9](\.[0-9]+)?mbit,1[0-9](\.[0-9]+)?ms'
+# The line has 100 Mbit/s. Where no message took several round trips in time, as on a busy machine, no speed is known.
+expect "sites are far, and what lies between has no more than the line" \
+  prints "^hosts of two sites +4( +1[0-9]\.?[0-9]*){3}( +(-|[1-9]?[0-9](\.[0-9]+)?)){3}$"
+levels='site[12]@([1-9]?[0-9](\.[0-9]+)?mbit,)?1[0-9](\.[0-9]+)?ms'
 expect "it prints settings" prints "^  node2.example: COLL_LEVELS=$levels COLL_LINK_SPEED=[0-9.]+[mg]bit$"
 expect "and writes a line for each host" \
   [ "$(grep -cE "^node[1-4].example $levels [0-9.]+[mg]bit$" "$out/levels")" = 4 ]
