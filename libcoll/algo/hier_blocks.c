@@ -144,12 +144,12 @@ static coll_status gather_duplex(colli_whole *whole, const colli_hier *hier,
 /* The same as scatter_split(), with a lane each way. What is for the other group is summed up in
  * scratch, and what is for this one in the result, as the lanes are in different passes. */
 static coll_status scatter_duplex(colli_whole *whole, const colli_hier *hier,
-                                  const colli_shape *shape, colli_layout *l, const int *blocks_of) {
+                                  const colli_shape *shape, colli_layout *l, const blocks *b) {
   const int there = l->group, back = 1 - there, peer = l->peers[back], rank = shape->rank;
   const bool alone = l->size[l->group] == 1;
   colli_part enter = inside_part(l, hier->enter);
   enter.lane = there;
-  enter.place = blocks_of + back * enter.chunks;
+  enter.place = b->by + back * b->width;
   enter.in = COLLI_INPUT;
   enter.out = COLLI_SCRATCH;
   coll_status status = colli_part_add(whole, &enter);
@@ -157,7 +157,7 @@ static coll_status scatter_duplex(colli_whole *whole, const colli_hier *hier,
   colli_emit(whole->builder, there, COLLI_SEND, (colli_way){COLLI_NOBODY, peer, sum, sum},
              alone ? peer : COLLI_ROW_RESULT * whole->nchunks + peer);
   enter.lane = back;
-  enter.place = blocks_of + there * enter.chunks;
+  enter.place = b->by + there * b->width;
   enter.out = COLLI_OUTPUT;
   if (status == COLL_OK)
     status = colli_part_add(whole, &enter);
@@ -200,10 +200,8 @@ coll_status colli_hier_blocks(colli_whole *whole, const colli_hier *hier, const 
   if (split)
     colli_layout_find_peers(l, shape->nranks, l->position, false);
   coll_status status;
-  if (hier->duplex && gathers)
-    status = gather_duplex(whole, hier, shape, l, &b);
-  else if (hier->duplex)
-    status = scatter_duplex(whole, hier, shape, l, b.by);
+  if (hier->duplex)
+    status = (gathers ? gather_duplex : scatter_duplex)(whole, hier, shape, l, &b);
   else if (gathers)
     status = (split ? gather_split : gather_led)(whole, hier, shape, l, &b);
   else

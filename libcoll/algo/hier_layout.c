@@ -23,6 +23,24 @@ static int number_groups(colli_layout *l, const colli_shape *shape, const int32_
   return found;
 }
 
+/* Sorts numbers below n by the groups of the ranks that they stand for (`first`; NULL: themselves);
+ * those of one group stay as they are. `memory` has room for n numbers twice. */
+static void sort_by(const int32_t *of, const int *first, int *order, int count, int n,
+                    int *memory) {
+  int *next = memory, *begin = memory + n;
+  memset(begin, 0, (size_t)n * sizeof(*begin));
+  for (int i = 0; i < count; i++)
+    begin[of[first ? first[i] : i]]++;
+  for (int i = 0, before = 0; i < n; i++) {
+    const int found = begin[i];
+    begin[i] = before;
+    before += found;
+  }
+  for (int i = 0; i < count; i++)
+    next[begin[of[first ? first[order[i]] : order[i]]]++] = order[i];
+  memcpy(order, next, (size_t)count * sizeof(*order));
+}
+
 /* Renumbers the groups so that those of one wider group follow each other, at each level. `memory`
  * has room for four numbers a rank. */
 static void sort_groups(colli_layout *l, const colli_shape *shape, int *memory) {
@@ -34,17 +52,7 @@ static void sort_groups(colli_layout *l, const colli_shape *shape, int *memory) 
     order[group] = group;
   for (int level = 1; level <= shape->ninner; level++) { /* sort by the widest level last */
     const int32_t *of = level < shape->ninner ? shape->inner[level] : shape->group;
-    memset(begin, 0, (size_t)n * sizeof(*begin));
-    for (int group = 0; group < l->ngroups; group++)
-      begin[of[first[group]]]++;
-    for (int i = 0, before = 0; i < n; i++) {
-      const int count = begin[i];
-      begin[i] = before;
-      before += count;
-    }
-    for (int i = 0; i < l->ngroups; i++)
-      next[begin[of[first[order[i]]]]++] = order[i];
-    memcpy(order, next, (size_t)l->ngroups * sizeof(*order));
+    sort_by(of, first, order, l->ngroups, n, next);
   }
   for (int i = 0; i < l->ngroups; i++) {
     next[order[i]] = i;
@@ -59,21 +67,8 @@ static void sort_groups(colli_layout *l, const colli_shape *shape, int *memory) 
 /* Sorts the ranks so that those of a host, and of each wider group, follow each other. `memory` has
  * room for two numbers a rank. */
 static void sort_ranks(colli_layout *l, const colli_shape *shape, int *memory) {
-  const int n = shape->nranks;
-  int *next = memory, *begin = memory + n;
-  for (int level = 0; level < shape->ninner; level++) { /* sort by the widest level last */
-    memset(begin, 0, (size_t)n * sizeof(*begin));
-    for (int rank = 0; rank < n; rank++)
-      begin[shape->inner[level][rank]]++;
-    for (int i = 0, before = 0; i < n; i++) {
-      const int count = begin[i];
-      begin[i] = before;
-      before += count;
-    }
-    for (int i = 0; i < n; i++)
-      next[begin[shape->inner[level][l->order[i]]]++] = l->order[i];
-    memcpy(l->order, next, (size_t)n * sizeof(*next));
-  }
+  for (int level = 0; level < shape->ninner; level++) /* sort by the widest level last */
+    sort_by(shape->inner[level], NULL, l->order, shape->nranks, shape->nranks, memory);
 }
 
 /* Numbers and sorts the groups, if there are several. `memory`: of sort_groups(). */

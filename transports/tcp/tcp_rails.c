@@ -263,6 +263,7 @@ coll_conn *tcp_rails_connect(tcp_endpoint *ep, const coll_conn *base, const tcp_
   rails->ep = ep;
   rails->dials = env->rank < base->peer;
   rails->peer = *where;
+  rails->wanted = tcp_count_rails(&ep->blob, where);
   rails->one_here = tcp_count_nics(&ep->blob) == 1;
   rails->one_there = tcp_count_nics(where) == 1;
   rails->log = (colli_log){level < 0 ? COLLI_LOG_NONE : (colli_log_level)level, env->rank};

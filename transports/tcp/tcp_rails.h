@@ -74,6 +74,7 @@ struct tcp_rails {
   LIST_ENTRY(tcp_rails) link;
   TAILQ_HEAD(, tcp_conn) sockets; /* oldest first; those that are not established, too */
   int nsockets;
+  int wanted; /* how many rails there can be: tcp_count_rails() */
   bool dials, was_up, closing;
   bool one_here, one_there; /* all rails share this host's, or the peer's, only interface */
   tcp_blob peer;

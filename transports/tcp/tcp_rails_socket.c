@@ -60,7 +60,7 @@ int tcp_rails_open(const tcp_rails *rails) {
 
 int tcp_rails_missing(const tcp_rails *rails) {
   const tcp_conn *conn;
-  int missing = tcp_count_rails(&rails->ep->blob, &rails->peer);
+  int missing = rails->wanted; /* each poll asks */
   TAILQ_FOREACH(conn, &rails->sockets, rail.link)
     missing -= tcp_rail_is_open(conn) && conn->rail.place < TCP_PAIRS_MAX;
   return missing;
