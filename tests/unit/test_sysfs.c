@@ -181,9 +181,9 @@ Test(sysfs, another_machine, .init = make_machine, .fini = remove_machine) {
   }
   const colli_topo_pci *gpu = colli_topo_find_pci(topo, "00000000:43:00.0");
   cr_assert_not_null(gpu);
-  cr_assert_eq(gpu->numa_node, 1);
+  cr_assert_eq(gpu->place.numa_node, 1);
   cr_assert_eq(gpu->package, 1);
-  cr_assert_eq(gpu->nbridges, 4); /* that of the processor, its port, the switch's two */
+  cr_assert_eq(gpu->place.nbridges, 4); /* that of the processor, its port, the switch's two */
   cr_assert_eq(gpu->kind, COLLI_DEVICE_GPU);
   cr_assert_eq(topo->npci, 5, "the disk is none");
   const colli_topo_pci *below = colli_topo_find_pci(topo, "0000:44:00.0");
