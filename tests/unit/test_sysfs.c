@@ -202,6 +202,38 @@ Test(sysfs, another_machine, .init = make_machine, .fini = remove_machine) {
   colli_topo_free(topo);
 }
 
+/* The place of one device, by its address, by a link to it, and by a folder that its driver made.
+ */
+Test(sysfs, one_device, .init = make_machine, .fini = remove_machine) {
+  colli_pci_place gpu, card, below;
+  char address[COLLI_PCI_ADDRESS], path[256];
+  cr_assert(colli_pci_find_at(root, "00000000:43:00.0", &gpu));
+  cr_assert(colli_pci_find_at(root, "0000:44:00.0", &card));
+  cr_expect(gpu.nbridges == 4 && gpu.numa_node == 1);
+  cr_expect_eq(colli_pci_distance_of(&gpu, &card), COLLI_PCI_SWITCH);
+  put("devices/pci0000:40/0000:40:01.0/0000:41:00.0/0000:42:01.0/0000:44:00.0/virtio1/x", "");
+  snprintf(path, sizeof(path), "%s/bus/pci/devices/0000:44:00.0/virtio1", root);
+  cr_assert(colli_pci_find(path, address, &below));
+  cr_expect_str_eq(address, "0000:44:00.0");
+  cr_expect_eq(below.numa_node, 1);
+  cr_expect_eq(colli_pci_order(&card, &below), colli_pci_order(&card, &card));
+  cr_expect_not(colli_pci_find_at(root, "0000:44:00.1", &below));
+  cr_expect_not(colli_pci_find_at(root, "software", &below));
+  snprintf(path, sizeof(path), "%s/devices/system", root);
+  cr_expect_not(colli_pci_find(path, address, &below));
+  cr_expect_eq(colli_pci_distance_of(&gpu, &below), COLLI_PCI_UNKNOWN);
+}
+
+/* As near as can be: a switch, of several that which is deepest; then what is farther. */
+Test(sysfs, devices_are_ordered_by_their_distance) {
+  const colli_pci_place from = {.nbridges = 3, .bridges = {1, 2, 3}};
+  const colli_pci_place order[] = {{0, 3, {1, 2, 3}}, {1, 3, {1, 2, 4}}, {1, 1, {1}},
+                                   {0, 1, {9}},       {1, 1, {9}},       {-1, 0, {0}}};
+  for (int i = 0; i < 5; i++)
+    cr_expect_lt(colli_pci_order(&from, &order[i]), colli_pci_order(&from, &order[i + 1]), "%d", i);
+  cr_expect_eq(colli_pci_order(&from, &order[5]), colli_pci_order(&from, NULL));
+}
+
 Test(sysfs, a_folder_without_a_machine) {
   coll_error error = COLL_ERROR_INIT;
   colli_topo *topo = NULL;
