@@ -331,14 +331,14 @@ static void fill_pci(hwloc_topology_t machine, hwloc_obj_t object, colli_device_
   int depth = 0;
   pci->kind = kind;
   write_bus(&object->attr->pcidev, pci->bus);
-  pci->numa_node = node_of(machine, near, 1);
+  pci->place.numa_node = node_of(machine, near, 1);
   pci->package = package_of(machine, near);
   for (hwloc_obj_t at = object->parent; at != NULL && at->type == HWLOC_OBJ_BRIDGE; at = at->parent)
     depth++;
-  pci->nbridges = depth < COLLI_TOPO_BRIDGES ? depth : COLLI_TOPO_BRIDGES;
+  pci->place.nbridges = depth < COLLI_PCI_BRIDGES ? depth : COLLI_PCI_BRIDGES;
   for (hwloc_obj_t at = object->parent; depth > 0; at = at->parent)
-    if (--depth < COLLI_TOPO_BRIDGES)
-      pci->bridges[depth] = at->logical_index;
+    if (--depth < COLLI_PCI_BRIDGES)
+      pci->place.bridges[depth] = at->logical_index;
 }
 
 /* Fills the list of PCI devices that are GPUs, displays or network cards. */

@@ -78,8 +78,8 @@ static bool is_device(const colli_topo *topo, const colli_topo_device *device) {
 /* Whether the place of a PCI device does. */
 static bool is_pci(const colli_topo *topo, const colli_topo_pci *pci) {
   return is_value(&pci->kind, COLLI_DEVICE_GPU) && is_text(pci->bus, sizeof(pci->bus)) &&
-         is_index(pci->numa_node, topo->nnuma) && is_index(pci->package, topo->npackages) &&
-         pci->nbridges >= 0 && pci->nbridges <= COLLI_TOPO_BRIDGES;
+         is_index(pci->place.numa_node, topo->nnuma) && is_index(pci->package, topo->npackages) &&
+         pci->place.nbridges >= 0 && pci->place.nbridges <= COLLI_PCI_BRIDGES;
 }
 
 /* Whether a number is that of a GPU, if devices are. */

@@ -20,34 +20,17 @@ int colli_topo_pci_kind(unsigned class_id) {
 }
 
 const colli_topo_pci *colli_topo_find_pci(const colli_topo *topo, const char *address) {
-  unsigned domain, bus, device, function;
-  char wanted[COLLI_TOPO_NAME];
-  if (sscanf(address, "%x:%x:%x.%x", &domain, &bus, &device, &function) != 4)
+  char wanted[COLLI_PCI_ADDRESS];
+  if (!colli_pci_read_address(address, wanted))
     return NULL;
-  snprintf(wanted, sizeof(wanted), "%04x:%02x:%02x.%01x", domain, bus, device, function);
   for (int i = 0; i < topo->npci; i++)
     if (strcmp(topo->pci[i].bus, wanted) == 0)
       return &topo->pci[i];
   return NULL;
 }
 
-/* How many bridges lie above both, from the outermost. */
-static int count_shared(const colli_topo_pci *a, const colli_topo_pci *b) {
-  int shared = 0;
-  while (shared < a->nbridges && shared < b->nbridges && a->bridges[shared] == b->bridges[shared])
-    shared++;
-  return shared;
-}
-
 colli_pci_distance colli_topo_pci_distance(const colli_topo_pci *a, const colli_topo_pci *b) {
-  if (a == NULL || b == NULL)
-    return COLLI_PCI_UNKNOWN;
-  const int shared = count_shared(a, b);
-  if (shared > 0)
-    return shared > 1 ? COLLI_PCI_SWITCH : COLLI_PCI_HOST_BRIDGE;
-  if (a->numa_node < 0 || b->numa_node < 0)
-    return COLLI_PCI_UNKNOWN;
-  return a->numa_node == b->numa_node ? COLLI_PCI_NODE : COLLI_PCI_SYSTEM;
+  return colli_pci_distance_of(a != NULL ? &a->place : NULL, b != NULL ? &b->place : NULL);
 }
 
 /* ---- the nearest cards ----------------------------------------------------------------------- */
@@ -55,9 +38,7 @@ colli_pci_distance colli_topo_pci_distance(const colli_topo_pci *a, const colli_
 /* Compares how far two cards are from a GPU: below 0 if `a` is nearer. */
 static int compare_cards(const colli_topo_pci *gpu, const colli_topo_pci *a,
                          const colli_topo_pci *b) {
-  const int by_distance =
-      (int)colli_topo_pci_distance(gpu, a) - (int)colli_topo_pci_distance(gpu, b);
-  return by_distance != 0 ? by_distance : count_shared(gpu, b) - count_shared(gpu, a);
+  return colli_pci_order(&gpu->place, &a->place) - colli_pci_order(&gpu->place, &b->place);
 }
 
 /* Adds a card's devices, "mlx5_0/ib0", or its address if it has none. */
@@ -98,12 +79,7 @@ const colli_topo_pci *colli_topo_next_nearest(const colli_topo *topo, const char
 
 const char *colli_topo_shared(const colli_topo *topo, const char *address,
                               const colli_topo_pci *card) {
-  static const char *const shared[] = {[COLLI_PCI_SWITCH] = "same switch",
-                                       [COLLI_PCI_HOST_BRIDGE] = "same host bridge",
-                                       [COLLI_PCI_NODE] = "same NUMA node",
-                                       [COLLI_PCI_SYSTEM] = "another NUMA node",
-                                       [COLLI_PCI_UNKNOWN] = "not known"};
-  return shared[colli_topo_pci_distance(colli_topo_find_pci(topo, address), card)];
+  return colli_pci_shared(colli_topo_pci_distance(colli_topo_find_pci(topo, address), card));
 }
 
 const char *colli_topo_nearest_cards(const colli_topo *topo, const char *address,

@@ -235,21 +235,6 @@ static void find_near(const reader *r, const char *bus, int *node, int *package)
   *package = core->package;
 }
 
-/* The next address of a PCI device in a path, such as "0000:41:00.0", after *at; false: none. */
-static bool next_address(const char **at, char bus[COLLI_TOPO_NAME], uint32_t *number) {
-  unsigned domain, b, device, function;
-  for (const char *slash = strchr(*at, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
-    if (sscanf(slash + 1, "%x:%x:%x.%x", &domain, &b, &device, &function) != 4)
-      continue;
-    snprintf(bus, COLLI_TOPO_NAME, "%04x:%02x:%02x.%01x", domain, b & 255, device & 31,
-             function & 7);
-    *number = domain << 16 | (b & 255) << 8 | (device & 31) << 3 | (function & 7);
-    *at = slash + 1;
-    return true;
-  }
-  return false;
-}
-
 /* Calls `add` for each entry of a folder that has a PCI device, with the folder that it links to.
  */
 static coll_status for_each(reader *r, const char *folder, const char *link,
@@ -278,11 +263,12 @@ static coll_status add_device(reader *r, colli_device_kind kind, const char *nam
   if (more == NULL)
     return COLL_ERR_NO_MEMORY;
   topo->devices = more;
-  uint32_t number;
+  char bus[COLLI_PCI_ADDRESS];
+  colli_pci_place place;
   device.numa_node = device.package = -1;
   snprintf(device.name, sizeof(device.name), "%s", name);
-  for (const char *at = target; next_address(&at, device.bus, &number);)
-    ; /* the innermost */
+  if (colli_pci_parse(target, bus, &place) > 0)
+    snprintf(device.bus, sizeof(device.bus), "%s", bus);
   if (device.bus[0] != '\0')
     find_near(r, device.bus, &device.numa_node, &device.package);
   device.link_mbit = colli_topo_link_mbit(r->root, kind, name);
@@ -301,7 +287,7 @@ static coll_status add_rdma(reader *r, const char *name, const char *target) {
 /* Adds the place of a PCI device if it is a display, a GPU or a network card. */
 static coll_status add_pci(reader *r, const char *name, const char *target) {
   colli_topo *topo = r->topo;
-  char text[32];
+  char text[32], bus[COLLI_PCI_ADDRESS];
   if (!read_line(r->root, text, sizeof(text), "bus/pci/devices/%s/class", name))
     return COLL_OK;
   const int kind = colli_topo_pci_kind((unsigned)strtoul(text, NULL, 16) >> 8); /* "0x030200" */
@@ -312,15 +298,9 @@ static coll_status add_pci(reader *r, const char *name, const char *target) {
   if (more == NULL)
     return COLL_ERR_NO_MEMORY;
   topo->pci = more;
-  uint32_t number;
-  unsigned domain = 0, bus = 0;
-  const char *at = strstr(target, "/pci");
-  if (at != NULL && sscanf(at, "/pci%x:%x", &domain, &bus) == 2) /* that of the processor */
-    pci.bridges[pci.nbridges++] = UINT32_MAX - (domain << 8 | bus);
-  for (at = target; next_address(&at, pci.bus, &number);)
-    if (strchr(at, '/') != NULL && pci.nbridges < COLLI_TOPO_BRIDGES)
-      pci.bridges[pci.nbridges++] = number;
-  find_near(r, pci.bus, &pci.numa_node, &pci.package);
+  if (colli_pci_parse(target, bus, &pci.place) > 0)
+    snprintf(pci.bus, sizeof(pci.bus), "%s", bus);
+  find_near(r, pci.bus, &pci.place.numa_node, &pci.package);
   more[topo->npci++] = pci;
   return COLL_OK;
 }

@@ -10,6 +10,7 @@
 #include <stdio.h>
 
 #include "coll/coll.h"
+#include "libcoll/base/pci.h"
 
 #define COLLI_TOPO_NAME 64
 #define COLLI_CPUS_MOST 8192 /* the most that Linux supports */
@@ -41,14 +42,11 @@ typedef struct colli_topo_device {
 
 /* Where a GPU (or a display) or a network card is plugged in, whether or not hwloc knows a device
  * for it. */
-#define COLLI_TOPO_BRIDGES 8
 typedef struct colli_topo_pci {
   colli_device_kind kind;    /* RDMA: InfiniBand by its class; other cards may have RDMA as well */
   char bus[COLLI_TOPO_NAME]; /* "0000:41:00.0" */
-  int numa_node;             /* nearest, or -1 */
+  colli_pci_place place;     /* its NUMA node by the logical index */
   int package;
-  int nbridges;                         /* above it, */
-  uint32_t bridges[COLLI_TOPO_BRIDGES]; /* from the outermost, that of the processor */
 } colli_topo_pci;
 
 /* What is at the other end of NVLinks. */
@@ -102,15 +100,6 @@ void colli_topo_print(const colli_topo *topo, FILE *out);
 /* The place of the GPU or card with a PCI address, such as "0000:41:00.0", "00000000:41:00.0" or
  * "0000:3B:00.0"; NULL: there is none. */
 const colli_topo_pci *colli_topo_find_pci(const colli_topo *topo, const char *address);
-
-/* What data between two PCI devices cross. */
-typedef enum colli_pci_distance {
-  COLLI_PCI_SWITCH,      /* a switch, which they share */
-  COLLI_PCI_HOST_BRIDGE, /* a PCI bridge of the processor */
-  COLLI_PCI_NODE,        /* several such bridges of one NUMA node */
-  COLLI_PCI_SYSTEM,      /* the links between NUMA nodes */
-  COLLI_PCI_UNKNOWN
-} colli_pci_distance;
 
 /* The distance; NULL stands for a device whose place is not known. */
 colli_pci_distance colli_topo_pci_distance(const colli_topo_pci *a, const colli_topo_pci *b);

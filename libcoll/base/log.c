@@ -15,6 +15,11 @@ int colli_log_level_parse(const char *word) {
   return -1;
 }
 
+colli_log colli_log_of(const char *word, int rank) {
+  const int level = colli_log_level_parse(word);
+  return (colli_log){level < 0 ? COLLI_LOG_NONE : (colli_log_level)level, rank};
+}
+
 void colli_log_write(const colli_log *log, colli_log_level level, const char *format, ...) {
   if (level > log->level || level == COLLI_LOG_NONE)
     return;

@@ -22,6 +22,9 @@ typedef struct colli_log {
 /* "info" to COLLI_LOG_INFO; -1 for an unknown word. */
 int colli_log_level_parse(const char *word);
 
+/* The log of a rank whose COLL_LOG is `word`; of an unknown word: none. */
+colli_log colli_log_of(const char *word, int rank);
+
 /* Prints "libcoll [rank] level: message" with one write, if the level is enabled. */
 void colli_log_write(const colli_log *log, colli_log_level level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

@@ -126,6 +126,7 @@ static void open_port(colli_family *family, const colli_assembly *assembly, int 
       .note = env_note,
       .ops = port->ops,
       .rails = colli_family_show_rails,
+      .gpu = *family->gpu_bus ? family->gpu_bus : NULL,
   };
   int status = COLL_ERR_UNSUPPORTED;
   if (!family->params.number[COLLI_PARAM_TLS] || is_private(ops))
@@ -267,6 +268,8 @@ static coll_status open_extras(colli_family *family, const colli_assembly *assem
   coll_status status = colli_tuner_open(params->text[COLLI_PARAM_TUNER], &family->tuner, error);
   if (status == COLL_OK && colli_world_is_real(&family->world))
     status = colli_gpu_open(&family->gpu, &family->log, error);
+  if (family->gpu && !colli_gpu_find_bus(family->gpu, family->gpu_bus))
+    *family->gpu_bus = '\0';
   if (status == COLL_OK)
     status = colli_profiler_open(params->text[COLLI_PARAM_PROFILER], family->rank, family->nranks,
                                  &family->observers, &family->profiler, error);

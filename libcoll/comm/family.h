@@ -102,6 +102,7 @@ typedef struct colli_family {
   colli_tuner *tuner;                 /* or NULL */
   colli_corrections *corrections;     /* or NULL */
   colli_gpu *gpu;                     /* or NULL */
+  char gpu_bus[COLLI_PCI_ADDRESS];    /* of the GPU that this rank uses; "": not known */
   colli_trace *trace;                 /* or NULL */
   colli_profiler *profiler;           /* or NULL */
   struct colli_observers observers;   /* these two */

@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 #include "libcoll/base/error.h"
-#include "libcoll/base/slow_call.h"
 #include "libcoll/create/seal.h"
+#include "libcoll/wireup/slow_call.h"
 
 #define LIBRARY "libmunge.so.2"
 

@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 #include "libcoll/base/error.h"
-#include "libcoll/base/slow_call.h"
 #include "libcoll/create/carrier.h"
+#include "libcoll/wireup/slow_call.h"
 
 #define LIBRARY "libpmix.so.2"
 

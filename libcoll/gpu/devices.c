@@ -82,6 +82,20 @@ void colli_gpu_close(colli_gpu *gpu) {
   free(gpu);
 }
 
+bool colli_gpu_find_bus(const colli_gpu *gpu, char bus[COLLI_PCI_ADDRESS]) {
+  const colli_cuda *cuda = &gpu->cuda;
+  colli_cu_context context = NULL;
+  colli_cu_device device;
+  char text[COLLI_PCI_ADDRESS];
+  if (cuda->ctx_get_current(&context) != COLLI_CUDA_SUCCESS || (!context && gpu->ndevices > 1))
+    return false;
+  const colli_cu_result result =
+      context ? cuda->ctx_get_device(&device) : cuda->device_get(&device, 0);
+  return result == COLLI_CUDA_SUCCESS &&
+         cuda->device_get_pci_bus_id(text, sizeof(text), device) == COLLI_CUDA_SUCCESS &&
+         colli_pci_read_address(text, bus);
+}
+
 /* ---- memory ---------------------------------------------------------------------------------- */
 
 /* Asks the driver about an address. */

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 
 #include "libcoll/base/log.h"
+#include "libcoll/base/pci.h"
 #include "libcoll/gpu/cuda_load.h"
 #include "libcoll/gpu/pinned.h"
 #include "libcoll/gpu/programs.h"
@@ -46,6 +47,10 @@ coll_status colli_gpu_open(colli_gpu **out, const colli_log *log, coll_error *er
 
 /* Releases everything. NULL is fine. */
 void colli_gpu_close(colli_gpu *gpu);
+
+/* Finds the PCI address of the device that this thread uses: that of its context or, without one,
+ * the only one that there is. False: it is not known. */
+bool colli_gpu_find_bus(const colli_gpu *gpu, char bus[COLLI_PCI_ADDRESS]);
 
 /* The number of the device in whose memory an address is; COLLI_GPU_HOST for memory that the
  * processor reads, pinned and managed memory included; or COLLI_GPU_UNKNOWN. Any thread. */

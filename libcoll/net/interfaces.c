@@ -102,6 +102,31 @@ bool colli_interface_near(const char *root, const char *name) {
   return false;
 }
 
+/* Where the card of an interface is plugged in; false: it has none. */
+static bool find_place(const char *root, unsigned index, colli_pci_place *place) {
+  char name[IF_NAMESIZE], folder[PATH_MAX], address[COLLI_PCI_ADDRESS];
+  if (!if_indextoname(index, name))
+    return false;
+  snprintf(folder, sizeof(folder), "%s/class/net/%s/device", root, name);
+  return colli_pci_find(folder, address, place);
+}
+
+colli_pci_distance colli_interface_distance(const char *root, unsigned index, const char *gpu) {
+  colli_pci_place its, card;
+  return colli_pci_find_at(root, gpu, &its) && find_place(root, index, &card)
+             ? colli_pci_distance_of(&its, &card)
+             : COLLI_PCI_UNKNOWN;
+}
+
+/* Finds how far interfaces are from a GPU. */
+static void find_far(const char *gpu, colli_interface *all, int count) {
+  colli_pci_place its, card;
+  if (!gpu || !colli_pci_find_at("/sys", gpu, &its))
+    return;
+  for (int i = 0; i < count; i++)
+    all[i].far = colli_pci_order(&its, find_place("/sys", all[i].addr.scope, &card) ? &card : NULL);
+}
+
 /* The number of leading one bits of a network mask. */
 static uint8_t mask_bits(const uint8_t *mask, int bytes) {
   uint8_t bits = 0;
@@ -137,8 +162,10 @@ static int by_link(const void *left, const void *right) {
 static int by_preference(const void *left, const void *right) {
   const colli_interface *a = left, *b = right;
   const int links = compare_links(a, b);
-  if (links || a->near == b->near)
-    return links ? links : compare_addresses(&a->addr, &b->addr);
+  if (links || a->far != b->far)
+    return links ? links : a->far - b->far;
+  if (a->near == b->near)
+    return compare_addresses(&a->addr, &b->addr);
   return a->near ? -1 : 1;
 }
 
@@ -173,6 +200,7 @@ static bool read_interface(const struct ifaddrs *ifa, const interface_rule *rule
   out->loopback = (ifa->ifa_flags & IFF_LOOPBACK) != 0;
   out->link_local = colli_addr_link_local(&out->addr);
   out->mbit = out->loopback ? -1 : read_number("/sys", ifa->ifa_name, "speed");
+  out->far = 0;
   out->near = !out->loopback && colli_interface_near("/sys", ifa->ifa_name);
   return true;
 }
@@ -191,6 +219,11 @@ static bool read_interfaces(const struct ifaddrs *list, const interface_rule *ru
 }
 
 int colli_net_interfaces(const char *ifname, colli_addr *addrs, int max, coll_error *error) {
+  return colli_net_interfaces_for(ifname, NULL, addrs, max, error);
+}
+
+int colli_net_interfaces_for(const char *ifname, const char *gpu, colli_addr *addrs, int max,
+                             coll_error *error) {
   struct ifaddrs *list;
   colli_interface all[MAX_FOUND];
   int count = 0;
@@ -213,6 +246,7 @@ int colli_net_interfaces(const char *ifname, colli_addr *addrs, int max, coll_er
         *ifname ? ifname : "(all)");
     return 0;
   }
+  find_far(gpu, all, count);
   const int used = colli_interfaces_order(all, count, max);
   for (int i = 0; i < used; i++)
     addrs[i] = all[i].addr;

@@ -3,6 +3,7 @@
 #ifndef COLLI_NET_INTERFACES_H
 #define COLLI_NET_INTERFACES_H
 
+#include "libcoll/base/pci.h"
 #include "libcoll/net/sockets.h"
 
 /* An address of this host, and what is known of its interface. */
@@ -11,12 +12,17 @@ typedef struct colli_interface {
   bool loopback;
   bool link_local;
   bool near; /* as colli_interface_near() */
+  int far;   /* from this rank's GPU, as colli_pci_order(); the same for all if that is not known */
   long mbit; /* -1: unknown */
 } colli_interface;
 
 /* Whether the card of an interface is on a NUMA node on which this thread may run, as sysfs at
  * `root` has it. Of interfaces in software nobody knows; then it is not. */
 bool colli_interface_near(const char *root, const char *name);
+
+/* What the card of the interface with an index shares with the GPU at a PCI address, as sysfs at
+ * `root` has it. */
+colli_pci_distance colli_interface_distance(const char *root, unsigned index, const char *gpu);
 
 /*
  * Moves the at most `max` addresses that are to be offered to the beginning, best first, and
@@ -35,6 +41,11 @@ int colli_interfaces_order(colli_interface *all, int count, int max);
  * in, if none match.
  */
 int colli_net_interfaces(const char *ifname, colli_addr *addrs, int max, coll_error *error);
+
+/* The same for a rank that uses the GPU at a PCI address (NULL: none): of equally fast interfaces
+ * those nearest to that come first. */
+int colli_net_interfaces_for(const char *ifname, const char *gpu, colli_addr *addrs, int max,
+                             coll_error *error);
 
 /* The speed in Mbit/s of all network cards together that are running, have an address and match
  * `ifname`; 0: the kernel does not know it of one of them, or there is none. VLANs and bridges are

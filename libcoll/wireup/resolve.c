@@ -10,7 +10,7 @@
 
 #include "libcoll/base/clock.h"
 #include "libcoll/base/error.h"
-#include "libcoll/base/slow_call.h"
+#include "libcoll/wireup/slow_call.h"
 
 #define PAUSE_NS (200 * COLLI_NS_PER_MS) /* until a name is asked for again */
 

@@ -68,6 +68,20 @@ sed 's/local_memory="17179869184/local_memory="8589934592/' 0.xml > 2.xml
   exec "$0" --save memory.cluster' "$topo" > out 2> err || fail "memory: $(cat err)"
 expect "machines of the hosts" "0 0 1" "$(awk '/^host / { print $2 }' memory.cluster | xargs)"
 
+# Of 22 hosts two each are like machines, with 1 to 11 cores. Each of these travels up a tree: it leaves one rank, once,
+# and no rank receives more messages than the tree has levels, which is four.
+# shellcheck disable=SC2016
+COLL_PROFILER=$BUILD/tests/plugins/profiler_example.so "$collrun" --timeout 60 -n 22 sh -c 'export \
+  COLL_HOST_ID=host$COLL_RANK COLL_TOPO_FILE="core:$((COLL_RANK / 2 + 1)) pu:1"; exec "$0" --save many.cluster' "$topo" \
+  > out 2> err || fail "many machines: $(cat err)"
+expect "cores of each" "$(seq 11 | xargs)" \
+  "$(awk '/^machine / { at++ } /type="Core"/ { cores[at]++ } END { for (i = 1; i <= at; i++) print cores[i] }' many.cluster | xargs)"
+expect "machines of the hosts" "$(for i in $(seq 0 10); do echo "$i $i"; done | xargs)" "$(awk '/^host / { print $2 }' many.cluster | xargs)"
+expect "ranks that send, and how often" "10 1" \
+  "$(cat out err | awk '/: send: / { senders++; most = $4 > most ? $4 : most } END { print senders, most }')"
+expect "messages at rank 0" 4 "$(cat out err | sed -n 's/^rank 0: recv: \([0-9]*\) operations.*/\1/p')"
+expect "messages at any rank" 4 "$(cat out err | sed -n 's/.*: recv: \([0-9]*\) operations.*/\1/p' | sort -n | tail -n 1)"
+
 # refused TEXT: bad.cluster is, in one line.
 refused() {
   "$explain" allreduce -b 8 --input bad.cluster > out 2> err && fail "took a file: $1"

@@ -103,6 +103,30 @@ HWLOC_XMLFILE=cards.xml show
 expect_in "a card" "at 0000:01:00.0, NUMA node 0, package 0, nearest network: mlx5_0/ib0 (same switch)" out
 expect_in "another" "at 0000:02:00.0, NUMA node 1, package 1, nearest network: mlx5_4/ib4 (same switch)" out
 
+# A rank that sees one GPU prefers the interface next to it; here of a /sys of our own, where eth0 comes first otherwise.
+if unshare -mn true 2>/dev/null; then
+  cat > sys.sh <<'END'
+set -e
+for i in 0 1; do ip link add eth$i type veth peer name end$i; ip addr add 10.$i.0.1/24 dev eth$i; done
+for link in lo eth0 eth1 end0 end1; do ip link set $link up; done
+mount -t tmpfs sys /sys && cd /sys
+port=devices/pci0000:40/0000:40:01.0/0000:41:00.0
+mkdir -p $port/0000:42:00.0/0000:01:00.0 $port/0000:42:01.0/0000:43:00.0 devices/pci0000:50/0000:51:00.0 bus/pci/devices
+for device in $port/0000:42:00.0/0000:01:00.0 $port/0000:42:01.0/0000:43:00.0; do ln -s ../../../$device bus/pci/devices; done
+for i in 0 1; do mkdir -p class/net/eth$i; echo 1000 > class/net/eth$i/speed; done
+ln -s /sys/devices/pci0000:50/0000:51:00.0 class/net/eth0/device
+ln -s /sys/$port/0000:42:01.0/0000:43:00.0 class/net/eth1/device
+END
+  for visible in 0 ""; do
+    # shellcheck disable=SC2016
+    COLL_TRANSPORT=tcp COLL_LOG=info GPU_DEVICES=1 GPU_PEERS=1 CUDA_VISIBLE_DEVICES=$visible COLL_TOPO_FILE="core:2 pu:1" unshare -mn \
+      sh -c '. ./sys.sh; cd "$1"; exec "$2" --timeout 60 -n 2 --bind none "$3"' sh "$scratch" "$collrun" "$topo" > out 2> err ||
+      fail "a /sys of our own: $(cat err)"
+    expect "whose GPU is known" "$([ -n "$visible" ] && echo 2 || echo 0)" \
+      "$(grep -c 'info: tcp offers eth1 first, same switch as its GPU 0000:01:00.0$' err)"
+  done
+fi
+
 # Other machines have none of this one's GPUs; a run shows them once.
 show --input dgx.xml
 expect "another machine" 0 "$(grep -c 'software GPU' out)"

@@ -64,7 +64,8 @@ Test(places, each_gpu_of_a_dgx_h100_has_a_card_on_its_switch) {
     char want[64];
     snprintf(want, sizeof(want), "nearest network: mlx5_%d/ib%d (same switch)", g, g);
     expect_nearest(topo, gpus[g], want);
-    cr_expect_eq(colli_topo_find_pci(topo, cards[g])->numa_node, g / 4); /* four on each package */
+    cr_expect_eq(colli_topo_find_pci(topo, cards[g])->place.numa_node,
+                 g / 4);        /* four on each package */
     for (int c = 0; c < 8; c++) /* each switch hangs on a host bridge of its own */
       expect_distance(topo, gpus[g], cards[c],
                       g == c           ? COLLI_PCI_SWITCH
@@ -142,7 +143,7 @@ Test(places, gpus_of_a_dgx2_are_in_four_trees_of_switches) {
   expect_counts(topo, 16, 0, 0);
   for (int a = 0; a < 16; a++) {
     expect_nearest(topo, gpus[a], "");
-    cr_expect_eq(colli_topo_find_pci(topo, gpus[a])->numa_node, a / 8); /* eight a package */
+    cr_expect_eq(colli_topo_find_pci(topo, gpus[a])->place.numa_node, a / 8); /* eight a package */
     for (int b = 0; b < 16; b++)
       if (a != b)
         expect_distance(topo, gpus[a], gpus[b],
@@ -273,7 +274,8 @@ Test(places, nvlinks_to_what_is_no_gpu_or_switch) {
 /* A card that appears as 64 (SR-IOV): the reason is there, whatever is left out. */
 Test(places, of_many_equal_cards_some_are_named) {
   enum { CARDS = 64 };
-  colli_topo_pci pci[CARDS + 1] = {{.kind = COLLI_DEVICE_GPU, .nbridges = 2, .bridges = {1, 2}}};
+  colli_topo_pci pci[CARDS + 1] = {
+      {.kind = COLLI_DEVICE_GPU, .place = {.nbridges = 2, .bridges = {1, 2}}}};
   strcpy(pci[0].bus, "0000:01:00.0");
   for (int i = 1; i <= CARDS; i++) {
     pci[i] = pci[0];

@@ -181,9 +181,9 @@ Test(sysfs, another_machine, .init = make_machine, .fini = remove_machine) {
   }
   const colli_topo_pci *gpu = colli_topo_find_pci(topo, "00000000:43:00.0");
   cr_assert_not_null(gpu);
-  cr_assert_eq(gpu->numa_node, 1);
+  cr_assert_eq(gpu->place.numa_node, 1);
   cr_assert_eq(gpu->package, 1);
-  cr_assert_eq(gpu->nbridges, 4); /* that of the processor, its port, the switch's two */
+  cr_assert_eq(gpu->place.nbridges, 4); /* that of the processor, its port, the switch's two */
   cr_assert_eq(gpu->kind, COLLI_DEVICE_GPU);
   cr_assert_eq(topo->npci, 5, "the disk is none");
   const colli_topo_pci *below = colli_topo_find_pci(topo, "0000:44:00.0");
@@ -200,6 +200,38 @@ Test(sysfs, another_machine, .init = make_machine, .fini = remove_machine) {
   cr_expect_str_eq(colli_topo_nearest_cards(topo, gpu->bus, text),
                    "nearest network: 0000:44:00.0 (same switch)");
   colli_topo_free(topo);
+}
+
+/* The place of one device, by its address, by a link to it, and by a folder that its driver made.
+ */
+Test(sysfs, one_device, .init = make_machine, .fini = remove_machine) {
+  colli_pci_place gpu, card, below;
+  char address[COLLI_PCI_ADDRESS], path[256];
+  cr_assert(colli_pci_find_at(root, "00000000:43:00.0", &gpu));
+  cr_assert(colli_pci_find_at(root, "0000:44:00.0", &card));
+  cr_expect(gpu.nbridges == 4 && gpu.numa_node == 1);
+  cr_expect_eq(colli_pci_distance_of(&gpu, &card), COLLI_PCI_SWITCH);
+  put("devices/pci0000:40/0000:40:01.0/0000:41:00.0/0000:42:01.0/0000:44:00.0/virtio1/x", "");
+  snprintf(path, sizeof(path), "%s/bus/pci/devices/0000:44:00.0/virtio1", root);
+  cr_assert(colli_pci_find(path, address, &below));
+  cr_expect_str_eq(address, "0000:44:00.0");
+  cr_expect_eq(below.numa_node, 1);
+  cr_expect_eq(colli_pci_order(&card, &below), colli_pci_order(&card, &card));
+  cr_expect_not(colli_pci_find_at(root, "0000:44:00.1", &below));
+  cr_expect_not(colli_pci_find_at(root, "software", &below));
+  snprintf(path, sizeof(path), "%s/devices/system", root);
+  cr_expect_not(colli_pci_find(path, address, &below));
+  cr_expect_eq(colli_pci_distance_of(&gpu, &below), COLLI_PCI_UNKNOWN);
+}
+
+/* As near as can be: a switch, of several that which is deepest; then what is farther. */
+Test(sysfs, devices_are_ordered_by_their_distance) {
+  const colli_pci_place from = {.nbridges = 3, .bridges = {1, 2, 3}};
+  const colli_pci_place order[] = {{0, 3, {1, 2, 3}}, {1, 3, {1, 2, 4}}, {1, 1, {1}},
+                                   {0, 1, {9}},       {1, 1, {9}},       {-1, 0, {0}}};
+  for (int i = 0; i < 5; i++)
+    cr_expect_lt(colli_pci_order(&from, &order[i]), colli_pci_order(&from, &order[i + 1]), "%d", i);
+  cr_expect_eq(colli_pci_order(&from, &order[5]), colli_pci_order(&from, NULL));
 }
 
 Test(sysfs, a_folder_without_a_machine) {

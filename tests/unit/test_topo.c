@@ -75,15 +75,15 @@ Test(topo, gpus_are_found_by_their_pci_address_and_know_their_distance) {
   const colli_topo_pci *node = colli_topo_find_pci(topo, "0000:57:00.0");
   const colli_topo_pci *other = colli_topo_find_pci(topo, "0000:E7:00.0");
   cr_assert(first && same && node && other);
-  cr_expect_eq(first->numa_node, 0);
-  cr_expect_eq(other->numa_node, 1);
+  cr_expect_eq(first->place.numa_node, 0);
+  cr_expect_eq(other->place.numa_node, 1);
   cr_expect_eq(other->package, 1);
   cr_expect_eq(colli_topo_pci_distance(first, same), COLLI_PCI_SWITCH);
   cr_expect_eq(colli_topo_pci_distance(first, node), COLLI_PCI_NODE);
   cr_expect_eq(colli_topo_pci_distance(node, other), COLLI_PCI_SYSTEM);
   cr_expect_eq(colli_topo_pci_distance(first, NULL), COLLI_PCI_UNKNOWN);
   colli_topo_pci below_one_bridge = *first;
-  below_one_bridge.nbridges = 1;
+  below_one_bridge.place.nbridges = 1;
   cr_expect_eq(colli_topo_pci_distance(first, &below_one_bridge), COLLI_PCI_HOST_BRIDGE);
   cr_expect_null(colli_topo_find_pci(topo, "0000:35:00.0"));
   cr_expect_null(colli_topo_find_pci(topo, ""));

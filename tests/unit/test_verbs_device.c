@@ -69,7 +69,7 @@ Test(verbs_device, infiniband_port_becomes_a_rail, .init = load) {
   cr_assert_eq(rails[0].ngids, 1);
   cr_assert_eq(rails[0].gid[0].index, 0);
   cr_assert_not(rails[0].relaxed_ordering); /* it sits nowhere */
-  cr_assert_eq(rails[0].numa_node, -1);
+  cr_assert_eq(rails[0].place.numa_node, -1);
   char text[VERBS_RAIL_TEXT];
   cr_assert_str_eq(verbs_rail_text(&rails[0], text), "mlx5_0:1 InfiniBand 100 Gbit/s LID 10");
   close_rails(1);
@@ -121,7 +121,7 @@ Test(verbs_device, place_comes_from_sysfs_and_near_ones_come_first, .init = load
   verbs_settings settings = fake_settings();
   cr_assert_eq(open_rails(&settings), 2);
   cr_assert_str_eq(rails[0].pci, "0000:5e:00.0");
-  cr_assert_eq(rails[0].numa_node, (int)node);
+  cr_assert_eq(rails[0].place.numa_node, (int)node);
   cr_assert_str_eq(rails[1].pci, "0000:3b:00.1");
   cr_assert(rails[1].relaxed_ordering);
   cr_assert(strstr(verbs_rail_text(&rails[1], text), "LID 10, 0000:3b:00.1"), "%s", text);

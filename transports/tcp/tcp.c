@@ -3,6 +3,7 @@
 #include "transports/tcp/tcp.h"
 
 #include <errno.h>
+#include <net/if.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,7 @@
 #include "libcoll/base/assert.h"
 #include "libcoll/base/clock.h"
 #include "libcoll/base/fork.h"
+#include "libcoll/base/log.h"
 #include "libcoll/net/interfaces.h"
 #include "transports/tcp/tcp_rails.h"
 
@@ -53,12 +55,22 @@ static int mark(const tcp_endpoint *ep) {
   return fail_open(ep->env, COLL_ERR_SYSTEM, "setsockopt", sys_errno, detail);
 }
 
+/* Logs how near the interface of the first address is to this rank's GPU, if that is known. */
+static void tell_gpu(const coll_transport_env *env, unsigned index) {
+  const colli_log log = colli_log_of(env->param(env->ctx, "COLL_LOG"), env->rank);
+  const colli_pci_distance distance = colli_interface_distance("/sys", index, env->gpu);
+  char name[IF_NAMESIZE], why[COLLI_PCI_WHY];
+  if (distance != COLLI_PCI_UNKNOWN && if_indextoname(index, name))
+    colli_log_write(&log, COLLI_LOG_INFO, "tcp offers %s first, %s", name,
+                    colli_pci_explain(distance, env->gpu, why));
+}
+
 /* Finds this host's addresses and listens. */
 static int start_listening(tcp_endpoint *ep) {
   const coll_transport_env *env = ep->env;
   coll_error error = COLL_ERROR_INIT;
-  int count = colli_net_interfaces(env->param(env->ctx, "COLL_TCP_IFNAME"), ep->blob.addrs,
-                                   COLLI_MAX_ADDRS, &error);
+  int count = colli_net_interfaces_for(env->param(env->ctx, "COLL_TCP_IFNAME"), env->gpu,
+                                       ep->blob.addrs, COLLI_MAX_ADDRS, &error);
   if (count == 0)
     return fail_open(env, error.status == COLL_ERR_SYSTEM ? COLL_ERR_SYSTEM : COLL_ERR_UNSUPPORTED,
                      error.syscall, error.sys_errno, error.message);
@@ -79,6 +91,8 @@ static int start_listening(tcp_endpoint *ep) {
   ep->blob.machine_id = env->machine_id;
   for (int i = 0; i < count; i++)
     ep->blob.addrs[i].port = port;
+  if (env->gpu)
+    tell_gpu(env, ep->blob.addrs[0].scope);
   return COLL_OK;
 }
 

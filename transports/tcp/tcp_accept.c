@@ -129,8 +129,7 @@ static int check_shortage(tcp_endpoint *ep) {
 
 int tcp_accept_open(tcp_endpoint *ep) {
   const coll_transport_env *env = ep->env;
-  int level = colli_log_level_parse(env->param(env->ctx, "COLL_LOG"));
-  const colli_log log = {level < 0 ? COLLI_LOG_NONE : (colli_log_level)level, env->rank};
+  const colli_log log = colli_log_of(env->param(env->ctx, "COLL_LOG"), env->rank);
   int sys_errno =
       colli_door_open(&ep->door, ep->listen_fd, env->secret, COLLI_HELLO_DATA, env->rank, &log);
   if (sys_errno != 0)

@@ -258,7 +258,6 @@ coll_conn *tcp_rails_connect(tcp_endpoint *ep, const coll_conn *base, const tcp_
   tcp_rails *rails = calloc(1, sizeof(*rails));
   if (!rails)
     return NULL;
-  const int level = colli_log_level_parse(env->param(env->ctx, "COLL_LOG"));
   rails->base = *base;
   rails->ep = ep;
   rails->dials = env->rank < base->peer;
@@ -266,7 +265,7 @@ coll_conn *tcp_rails_connect(tcp_endpoint *ep, const coll_conn *base, const tcp_
   rails->wanted = tcp_count_rails(&ep->blob, where);
   rails->one_here = tcp_count_nics(&ep->blob) == 1;
   rails->one_there = tcp_count_nics(where) == 1;
-  rails->log = (colli_log){level < 0 ? COLLI_LOG_NONE : (colli_log_level)level, env->rank};
+  rails->log = colli_log_of(env->param(env->ctx, "COLL_LOG"), env->rank);
   rails->pause_ns = TCP_RAILS_PAUSE_NS;
   rails->acquired = -1;
   TAILQ_INIT(&rails->sockets);

@@ -10,6 +10,7 @@
 
 #include "libcoll/base/clock.h"
 #include "libcoll/base/fork.h"
+#include "libcoll/base/log.h"
 #include "libcoll/base/param.h"
 #include "transports/tcp/tcp.h"
 #include "transports/verbs/verbs_poll.h"
@@ -53,6 +54,7 @@ static coll_status open_links(verbs_endpoint *ep, verbs_fault *fault) {
   ep->link_env.now_ns = link_now_ns;
   ep->link_env.fail = link_failed;
   ep->link_env.param = link_param;
+  ep->link_env.gpu = NULL; /* they carry little */
   ep->link_env.slot_bytes = LINK_SLOT_BYTES;
   ep->link_env.slot_count = LINK_SLOTS;
   int status = tcp_transport.open(&ep->link_env, &ep->links);
@@ -94,6 +96,15 @@ static size_t lockable_slots(const coll_transport_env *env, verbs_fault *fault) 
   return 0;
 }
 
+/* Logs how near the rails are to this rank's GPU. */
+static void tell_gpu(const verbs_endpoint *ep) {
+  const colli_log log = colli_log_of(ep->env->param(ep->env->ctx, "COLL_LOG"), ep->env->rank);
+  for (int i = 0; i < ep->nports; i++)
+    if (*ep->rails[i].why)
+      colli_log_write(&log, COLLI_LOG_INFO, "verbs uses %s:%u, %s", ep->rails[i].name,
+                      (unsigned)ep->rails[i].port, ep->rails[i].why);
+}
+
 /* Opens library, rails and their queues. */
 static coll_status open_ports(verbs_endpoint *ep, verbs_fault *fault) {
   coll_status status = verbs_settings_read(ep->env, &ep->settings, fault);
@@ -104,6 +115,7 @@ static coll_status open_ports(verbs_endpoint *ep, verbs_fault *fault) {
   ep->nports = verbs_rails_open(&ep->lib, &ep->settings, ep->rails, VERBS_BLOB_RAILS, fault);
   if (ep->nports == 0)
     return fault->status;
+  tell_gpu(ep);
   size_t slot_bytes = lockable_slots(ep->env, fault);
   if (slot_bytes == 0)
     return fault->status;

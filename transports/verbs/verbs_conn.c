@@ -278,10 +278,12 @@ int verbs_tell_paths(coll_conn *base, char *text, size_t bytes) {
   const verbs_rail *rail = conn->port->rail;
   const verbs_wire_rail *mine = &conn->ep->self.rail[conn->path.mine], *peer = &conn->peer_rail;
   const unsigned gbit = mine->gbit < peer->gbit ? mine->gbit : peer->gbit;
-  char from[INET6_ADDRSTRLEN], to[INET6_ADDRSTRLEN], speed[32] = "";
+  char from[INET6_ADDRSTRLEN], to[INET6_ADDRSTRLEN], speed[32] = "", why[COLLI_PCI_WHY + 4] = "";
   if (gbit > 0)
     snprintf(speed, sizeof(speed), " (%u Gbit/s)", gbit);
-  snprintf(text, bytes, "%s:%u %s to %s%s", rail->name, (unsigned)rail->port,
+  if (*rail->why)
+    snprintf(why, sizeof(why), " (%s)", rail->why);
+  snprintf(text, bytes, "%s:%u%s %s to %s%s", rail->name, (unsigned)rail->port, why,
            end_text(mine, conn->path.my_gid, from), end_text(peer, conn->path.their_gid, to),
            speed);
   return 0;

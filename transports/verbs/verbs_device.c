@@ -171,7 +171,7 @@ static void examine_device(search *s, struct ibv_device *device) {
   struct ibv_context *context = open_device(s, device, name);
   if (!context)
     return;
-  verbs_rail rail = {.async_fd = -1, .numa_node = -1};
+  verbs_rail rail = {.async_fd = -1};
   snprintf(rail.name, sizeof(rail.name), "%s", name);
   verbs_locality_find(device, &rail);
   rail.relaxed_ordering = *rail.pci != 0;
@@ -197,37 +197,79 @@ static int own_node(void) {
   return getcpu(&cpu, &node) == 0 ? (int)node : -1;
 }
 
-/* Takes ports as fast as the fastest one and of its kind, those near this thread first. */
-static int order_candidates(candidate *found, int count) {
-  const candidate *best = &found[0];
-  for (int i = 1; i < count; i++)
-    if (found[i].rail.mbit > best->rail.mbit)
-      best = &found[i];
-  uint32_t mbit = best->rail.mbit;
-  uint8_t layer = best->rail.link_layer;
-  int node = own_node(), kept = 0, near = 0;
-  for (int i = 0; i < count; i++) {
-    if (found[i].rail.mbit != mbit || found[i].rail.link_layer != layer)
+/* Whether a port may be a rail beside another one: as fast, and on the same kind of network. */
+static bool is_alike(const candidate *a, const candidate *b) {
+  return a->rail.mbit == b->rail.mbit && a->rail.link_layer == b->rail.link_layer;
+}
+
+/* How far a port is from this rank's GPU and, if that does not tell ports apart, from this thread:
+ * the smaller the nearer. */
+static int remoteness(const search *s, const verbs_rail *rail, int node) {
+  const bool near = node >= 0 && rail->place.numa_node == node;
+  return 2 * (s->settings->gpu ? colli_pci_order(&s->settings->gpu_place, &rail->place) : 0) - near;
+}
+
+/*
+ * Orders the ports that are as fast as the fastest one and of its kind, by their numbers: nearest
+ * first. Returns how many they are. Of equally near ones, those behind the one that is nearest to
+ * the GPU come before those ahead of it, so that ranks of several GPUs do not all take the same
+ * one.
+ */
+static int order_candidates(const search *s, int order[MAX_FOUND]) {
+  const int node = own_node();
+  int best = 0, kept = 0, far[MAX_FOUND];
+  for (int i = 0; i < s->count; i++) {
+    far[i] = remoteness(s, &s->found[i].rail, node);
+    best = s->found[i].rail.mbit > s->found[best].rail.mbit ? i : best;
+  }
+  int first = s->settings->gpu ? best : 0;
+  for (int i = s->count - 1; i >= 0 && s->settings->gpu; i--)
+    if (is_alike(&s->found[i], &s->found[best]) && far[i] <= far[first])
+      first = i;
+  for (int i = 0; i < s->count; i++) {
+    const int one = (first + i) % s->count;
+    if (!is_alike(&s->found[one], &s->found[best]))
       continue;
-    candidate one = found[i];
-    bool is_near = node >= 0 && one.rail.numa_node == node;
-    int at = is_near ? near++ : kept;
-    memmove(&found[at + 1], &found[at], (size_t)(kept - at) * sizeof(*found));
-    found[at] = one;
-    kept++;
+    int at = kept++;
+    for (; at > 0 && far[one] < far[order[at - 1]]; at--)
+      order[at] = order[at - 1];
+    order[at] = one;
   }
   return kept;
 }
 
+/* Whether two ports are in one network: then whoever reaches one reaches the other. */
+static bool share_network(const verbs_rail *a, const verbs_rail *b) {
+  return a->link_layer == IBV_LINK_LAYER_INFINIBAND
+             ? memcmp(a->gid[0].raw.raw, b->gid[0].raw.raw, sizeof(uint64_t)) == 0
+             : colli_addr_affinity(&a->gid[0].addr, &b->gid[0].addr) == 2;
+}
+
+/* Whether a port is left to the ranks of other GPUs, because this one's has a nearer one: `rail`,
+ * at its switch. */
+static bool is_left_out(const search *s, const verbs_rail *rail, const verbs_rail *other) {
+  const colli_pci_place *gpu = &s->settings->gpu_place;
+  return s->settings->gpu && !verbs_settings_name_devices(s->settings) &&
+         colli_pci_distance_of(gpu, &rail->place) == COLLI_PCI_SWITCH &&
+         colli_pci_order(gpu, &other->place) > colli_pci_order(gpu, &rail->place) &&
+         share_network(rail, other);
+}
+
 /* Opens the chosen ports for good. */
 static int open_rails(search *s, verbs_rail *rails, int max) {
-  int opened = 0, wanted = order_candidates(s->found, s->count);
+  int order[MAX_FOUND], opened = 0, wanted = order_candidates(s, order);
   for (int i = 0; i < wanted && opened < max; i++) {
+    const candidate *one = &s->found[order[i]];
     verbs_rail *rail = &rails[opened];
-    *rail = s->found[i].rail;
-    rail->context = open_device(s, s->found[i].device, rail->name);
+    if (opened > 0 && is_left_out(s, &rails[0], &one->rail))
+      continue;
+    *rail = one->rail;
+    rail->context = open_device(s, one->device, rail->name);
     if (!rail->context)
       continue;
+    if (s->settings->gpu)
+      (void)colli_pci_explain(colli_pci_distance_of(&s->settings->gpu_place, &rail->place),
+                              s->settings->gpu, rail->why);
     rail->async_fd = rail->context->async_fd;
     rail->listed = verbs_event_listed(rail);
     int flags = fcntl(rail->async_fd, F_GETFL);

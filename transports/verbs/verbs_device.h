@@ -3,8 +3,10 @@
  * all that its connections depend on.
  *
  * Rails are all usable ports that COLL_VERBS_DEVICE and COLL_VERBS_PORT allow, if they are as fast
- * as the fastest of these and on the same kind of network. Those near this thread's NUMA node come
- * first. A port that is down or has no address is not usable.
+ * as the fastest of these and on the same kind of network. Those near this rank's GPU come first,
+ * of equally near ones, or if the rank has none, those near this thread's NUMA node. If a device is
+ * at a switch with the GPU, and COLL_VERBS_DEVICE names none, those farther away in the same
+ * network are left to other GPUs. A port that is down or has no address is not usable.
  */
 #ifndef COLLI_TRANSPORTS_VERBS_DEVICE_H
 #define COLLI_TRANSPORTS_VERBS_DEVICE_H
@@ -12,6 +14,7 @@
 #include <stdbool.h>
 
 #include "coll/coll_transport.h"
+#include "libcoll/base/pci.h"
 #include "libcoll/net/interfaces.h"
 #include "transports/verbs/verbs_lib.h"
 
@@ -30,6 +33,8 @@ typedef struct verbs_settings {
   uint8_t service_level;
   uint8_t timeout; /* of a queue pair: an unanswered packet is repeated after 4.096 us << timeout */
   uint8_t retry;   /* how often */
+  const char *gpu; /* PCI address of this rank's GPU, whose place is known; or NULL */
+  colli_pci_place gpu_place;
 } verbs_settings;
 
 /* An address of a port: an entry of its GID table. */
@@ -52,13 +57,14 @@ typedef struct verbs_rail {
   verbs_gid gid[VERBS_RAIL_GIDS]; /* best first; RoCE: all of one type, different families */
   int ngids;                      /* at least 1 */
   struct ibv_device_attr limits;
-  bool relaxed_ordering; /* writes may overtake each other if the registration allows it */
-  uint64_t odp_general;  /* on-demand paging: enum ibv_odp_general_caps; 0: none */
-  uint32_t odp_rc;       /* of reliable connections: enum ibv_odp_transport_cap_bits */
-  char pci[32];          /* "0000:3b:00.0", or "" */
-  int numa_node;         /* -1: unknown */
-  int async_fd;          /* nonblocking; verbs_event.h reads it */
-  bool listed;           /* the system lists the device, until it is removed */
+  bool relaxed_ordering;       /* writes may overtake each other if the registration allows it */
+  uint64_t odp_general;        /* on-demand paging: enum ibv_odp_general_caps; 0: none */
+  uint32_t odp_rc;             /* of reliable connections: enum ibv_odp_transport_cap_bits */
+  char pci[COLLI_PCI_ADDRESS]; /* "0000:3b:00.0", or "" */
+  colli_pci_place place;       /* there */
+  char why[COLLI_PCI_WHY];     /* how near it is to this rank's GPU; "": that is not known */
+  int async_fd;                /* nonblocking; verbs_event.h reads it */
+  bool listed;                 /* the system lists the device, until it is removed */
 } verbs_rail;
 
 /* Reads the settings. INVALID_USAGE if they contradict each other. */

@@ -48,6 +48,8 @@ coll_status verbs_settings_read(const coll_transport_env *env, verbs_settings *s
       .timeout = (uint8_t)number_of(env, "COLL_VERBS_TIMEOUT", 18),
       .retry = (uint8_t)number_of(env, "COLL_VERBS_RETRY", 7),
   };
+  if (env->gpu && colli_pci_find_at("/sys", env->gpu, &settings->gpu_place))
+    settings->gpu = env->gpu;
   return check_devices(settings->devices, fault) ? COLL_OK : fault->status;
 }
 
@@ -81,4 +83,13 @@ bool verbs_device_allowed(const verbs_settings *settings, const char *name, int 
   if (any_wanted && !wanted)
     return false;
   return port == 0 || settings->port == 0 || settings->port == port;
+}
+
+bool verbs_settings_name_devices(const verbs_settings *settings) {
+  for (const char *at = settings->devices; *at; at += *at == ',') {
+    if (*at != '^' && *at != ',')
+      return true;
+    at += strcspn(at, ",");
+  }
+  return false;
 }

@@ -87,6 +87,7 @@ typedef struct coll_transport_env {
    * of these do not work now: for collctl; may be NULL. */
   void (*rails)(void *ctx, int peer, int rails, int lost);
   uint64_t machine_id; /* equal for ranks on one machine, which may be several hosts (containers) */
+  const char *gpu; /* PCI address of the GPU that this rank uses; NULL: none, or not known yet */
 } coll_transport_env;
 
 /* What reach() says about a pair. It decides the transport, the costs in the cost model, and the

@@ -122,25 +122,81 @@ static int number_machines(const brief *briefs, int nranks, int *number) {
   return count;
 }
 
-/* Sends each machine from the first rank that has it to rank 0. */
-static coll_status collect(coll_comm *comm, int rank, const char *mine, const brief *briefs,
-                           cluster *out) {
-  coll_status status = COLL_OK;
-  for (int from = 0, next = 0; from < out->nranks && next < out->nmachines && status == COLL_OK;
-       from++) {
-    if (briefs[from].bytes == 0 || first_with(briefs, from) != from)
+/* The first ranks that have each machine, and what this rank holds of them. They form a binomial
+ * tree, in which each has its own machine and those behind it up to the next one as high. */
+typedef struct branch {
+  int *owners;   /* one for each machine */
+  size_t *begin; /* of each machine's lines, if all follow each other, and their end */
+  int self, end; /* the machines that pass this rank: from its own on; none: self is -1 */
+  char *lines;   /* of these */
+} branch;
+
+/* Plans the tree, and makes room for what passes this rank; false: out of memory. */
+static bool plan_branch(const brief *briefs, int rank, const char *mine, cluster *out, branch *b) {
+  const size_t n = (size_t)out->nmachines;
+  *b = (branch){.owners = calloc(n, sizeof(*b->owners)),
+                .begin = calloc(n + 1, sizeof(*b->begin)),
+                .self = -1};
+  if (b->owners == NULL || b->begin == NULL)
+    return false;
+  for (int at = 0, next = 0; at < out->nranks && next < out->nmachines; at++) {
+    if (briefs[at].bytes == 0 || first_with(briefs, at) != at)
       continue;
-    cluster_machine *machine = &out->machines[next++];
-    machine->bytes = briefs[from].bytes;
-    if (rank == 0 && (machine->xml = malloc(machine->bytes)) == NULL)
-      return COLL_ERR_NO_MEMORY;
-    if (rank == 0 && from == 0)
-      memcpy(machine->xml, mine, machine->bytes);
-    else if (rank == 0)
-      status = coll_recv(machine->xml, machine->bytes, COLL_UINT8, from, 0, NULL, comm);
-    else if (rank == from)
-      status = coll_send(mine, machine->bytes, COLL_UINT8, 0, 0, comm);
+    b->self = at == rank ? next : b->self;
+    b->owners[next] = at;
+    b->begin[next + 1] = b->begin[next] + briefs[at].bytes;
+    out->machines[next++].bytes = briefs[at].bytes;
   }
+  if (b->self < 0)
+    return true;
+  const int most = b->self == 0 ? out->nmachines : b->self + (b->self & -b->self);
+  b->end = most < out->nmachines ? most : out->nmachines;
+  b->lines = malloc(b->begin[b->end] - b->begin[b->self]);
+  if (b->lines != NULL)
+    memcpy(b->lines, mine, briefs[rank].bytes);
+  bool has_room = b->lines != NULL;
+  for (int i = 0; rank == 0 && i < out->nmachines; i++)
+    has_room &= (out->machines[i].xml = malloc(out->machines[i].bytes)) != NULL;
+  return has_room;
+}
+
+/* Sends each machine, once, up the tree: no rank receives more messages than the tree has levels.
+ */
+static coll_status climb(coll_comm *comm, const branch *b, int nmachines) {
+  coll_status status = COLL_OK;
+  int step = 1;
+  for (; b->self + step < b->end && status == COLL_OK; step *= 2) {
+    const int child = b->self + step, end = child + step < nmachines ? child + step : nmachines;
+    status =
+        coll_recv(b->lines + (b->begin[child] - b->begin[b->self]), b->begin[end] - b->begin[child],
+                  COLL_UINT8, b->owners[child], 0, NULL, comm);
+  }
+  if (b->self > 0 && status == COLL_OK)
+    status = coll_send(b->lines, b->begin[b->end] - b->begin[b->self], COLL_UINT8,
+                       b->owners[b->self & (b->self - 1)], 0, comm);
+  return status;
+}
+
+/* Gathers the machines on rank 0. `made`: what went wrong on this rank before. All ranks learn
+ * whether one of them lacks memory, before any waits for it. */
+static coll_status collect(coll_comm *comm, int rank, coll_status made, const char *mine,
+                           const brief *briefs, cluster *out, coll_error *error) {
+  branch b = {.self = -1};
+  if (made == COLL_OK && !plan_branch(briefs, rank, mine, out, &b))
+    made = COLL_ERR_NO_MEMORY;
+  int32_t lacks = made == COLL_OK ? 0 : rank + 1;
+  coll_status status = coll_allreduce(&lacks, &lacks, 1, COLL_INT32, COLL_MAX, comm);
+  if (status == COLL_OK && lacks > 0)
+    status = colli_error_set(error, COLL_ERR_NO_MEMORY, "topology",
+                             "rank %d (host %s) is out of memory for the machines of the cluster",
+                             lacks - 1, colli_comm_info(comm, lacks - 1).host);
+  if (status == COLL_OK && b.self >= 0)
+    status = climb(comm, &b, out->nmachines);
+  for (int i = 0; rank == 0 && i < out->nmachines && status == COLL_OK; i++)
+    memcpy(out->machines[i].xml, b.lines + b.begin[i], out->machines[i].bytes);
+  free(b.owners);
+  free(b.begin);
+  free(b.lines);
   return status;
 }
 
@@ -246,11 +302,11 @@ coll_status topo_cluster_gather(coll_comm *comm, const topo_ranks *from, cluster
       briefs ? coll_allgather(&mine, briefs, sizeof(mine), COLL_UINT8, comm) : COLL_ERR_NO_MEMORY;
   if (status == COLL_OK)
     status = check_briefs(comm, briefs, from->nranks, rank, error);
-  if (status == COLL_OK)
-    status =
+  if (status == COLL_OK) {
+    const coll_status made =
         fill(from, number_machines(briefs, from->nranks, scratch + n), scratch, scratch + n, out);
-  if (status == COLL_OK)
-    status = collect(comm, rank, xml, briefs, out);
+    status = collect(comm, rank, made, xml, briefs, out, error);
+  }
   if (status != COLL_OK && error->message[0] == '\0')
     (void)colli_error_set(error, status, "topology", "rank %d cannot gather the cluster: %s", rank,
                           coll_status_name(status));

@@ -9,7 +9,7 @@
  * Describes the cluster of a run, on rank 0: all ranks call it, and the first rank of each host
  * looks at its machine (COLL_TOPO_FILE, or this one). Machines that differ in nothing but names,
  * addresses and serial numbers, which are left out, and a few percent of memory count as one, and
- * are sent once. Freed with
+ * are sent once, up a tree: of m machines no rank receives more than log2 m messages. Freed with
  * cluster_free(). Errors: those of collectives and of reading a machine, NO_MEMORY.
  */
 coll_status topo_cluster_gather(coll_comm *comm, const topo_ranks *from, cluster *out,

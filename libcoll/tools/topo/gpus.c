@@ -121,6 +121,15 @@ static bool fill(const colli_cuda *cuda, const colli_topo *topo, topo_gpus *foun
   return true;
 }
 
+void topo_gpus_use(void) {
+  const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+  colli_cuda cuda;
+  coll_error error = COLL_ERROR_INIT;
+  if (visible != NULL && *visible != '\0' &&
+      colli_cuda_load(&cuda, COLLI_CUDA_LIBRARY, &error) == COLL_OK)
+    colli_cuda_close(&cuda);
+}
+
 bool topo_gpus_find(const colli_topo *topo, topo_gpus *found) {
   colli_cuda cuda;
   colli_params params;

@@ -36,6 +36,10 @@ typedef struct topo_gpus {
   char why_none[640]; /* count is 0 */
 } topo_gpus;
 
+/* Loads CUDA's driver, as a program does, if CUDA_VISIBLE_DEVICES is set: a rank that sees one GPU
+ * then uses the cards next to it. */
+void topo_gpus_use(void);
+
 /* Finds the GPUs of this machine; what cannot be found out is left out. False: out of memory. */
 bool topo_gpus_find(const colli_topo *topo, topo_gpus *found);
 void topo_gpus_free(topo_gpus *gpus);

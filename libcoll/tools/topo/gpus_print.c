@@ -36,8 +36,8 @@ static void print_gpu(const topo_gpus *gpus, int i, const char *indent, FILE *ou
     fprintf(out, ", %s", gpu->uuid);
   if (gpu->bus[0])
     fprintf(out, ", at %s", gpu->bus);
-  if (gpu->place && gpu->place->numa_node >= 0)
-    fprintf(out, ", NUMA node %d", gpu->place->numa_node);
+  if (gpu->place && gpu->place->place.numa_node >= 0)
+    fprintf(out, ", NUMA node %d", gpu->place->place.numa_node);
   if (gpu->place && gpu->place->package >= 0)
     fprintf(out, ", package %d", gpu->place->package);
   if (*colli_topo_nearest_cards(gpus->topo, gpu->bus, nearest))

@@ -190,7 +190,7 @@ static void put_gpu(const topo_gpus *gpus, int index, colli_json *json) {
   colli_json_text(json, "name", gpu->name);
   put_known(json, "uuid", gpu->uuid);
   put_known(json, "bus", gpu->bus);
-  colli_json_int(json, "numa_node", gpu->place ? gpu->place->numa_node : -1);
+  colli_json_int(json, "numa_node", gpu->place ? gpu->place->place.numa_node : -1);
   colli_json_int(json, "package", gpu->place ? gpu->place->package : -1);
   put_nearest(gpus->topo, gpu->bus, json);
   colli_json_int(json, "nvlinks_to_switches", gpus->has_links ? gpu->switch_links : -1);

@@ -12,6 +12,7 @@
 #include "libcoll/tools/topo/draw.h"
 #include "libcoll/tools/topo/files.h"
 #include "libcoll/tools/topo/gather.h"
+#include "libcoll/tools/topo/gpus.h"
 #include "libcoll/tools/topo/json_show.h"
 #include "libcoll/tools/topo/ranks.h"
 #include "libcoll/tools/topo/request.h"
@@ -207,6 +208,7 @@ static int show_run(const request *asked) {
   coll_config config = COLL_CONFIG_INIT;
   config.error = &error;
   config.progress = COLL_PROGRESS_OFF; /* nobody else may be inside: colli_comm_paths() */
+  topo_gpus_use();
   if (coll_init_from_env(&comm, &config) != COLL_OK) {
     fprintf(stderr, "coll_topo: %s\n", error.message);
     return 1;

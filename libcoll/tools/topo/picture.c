@@ -30,7 +30,7 @@ static colli_topo_device *join_devices(const colli_topo *topo, const topo_gpus *
     device->kind = COLLI_DEVICE_GPU;
     snprintf(device->name, sizeof(device->name), "cuda%d", i);
     snprintf(device->bus, sizeof(device->bus), "%s", gpu->place ? gpu->place->bus : gpu->bus);
-    device->numa_node = gpu->place ? gpu->place->numa_node : -1;
+    device->numa_node = gpu->place ? gpu->place->place.numa_node : -1;
     device->package = gpu->place ? gpu->place->package : -1;
   }
   return all;

@@ -1,5 +1,5 @@
 /* slow_call.c: calls of other libraries that cannot be interrupted, by a deadline. */
-#include "libcoll/base/slow_call.h"
+#include "libcoll/wireup/slow_call.h"
 
 #include <errno.h>
 #include <poll.h>

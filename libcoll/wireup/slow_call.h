@@ -2,8 +2,8 @@
  * slow_call.h: calls of other libraries that may take minutes and cannot be interrupted. A thread
  * makes the call, so that its caller can give up at a deadline.
  */
-#ifndef COLLI_BASE_SLOW_CALL_H
-#define COLLI_BASE_SLOW_CALL_H
+#ifndef COLLI_WIREUP_SLOW_CALL_H
+#define COLLI_WIREUP_SLOW_CALL_H
 
 #include <stdint.h>
 
