@@ -16,11 +16,11 @@ static int refine_chunks(int chunks, const colli_algo *algo, const colli_shape *
 /* The number of chunks of each lane for these groups. */
 static int count_chunks(const colli_hier *hier, colli_layout *l, const colli_shape *shape) {
   if (hier->trees)
-    return 2 * colli_shares_count(l);
+    return 2 * colli_shares_count(hier, l);
   colli_shape among = colli_layout_across(l, shape, l->leader);
   int chunks = refine_chunks(1, colli_hier_across(hier, &among), &among);
   if (hier->split)
-    return colli_shares_count(l) * chunks;
+    return colli_shares_count(hier, l) * chunks;
   for (int group = 0; group < l->ngroups; group++) {
     colli_shape inside = {.nranks = l->size[group]};
     if (hier->enter)

@@ -131,7 +131,7 @@ static double larger(double a, double b) {
 }
 
 /* A reduce or broadcast: the root's group works at the same time as the others, and passes follow
- * each other closely. */
+ * each other closely. In many levels leaders' work is that in one tree: to add it up takes long. */
 static double one_way_cost(const priced *it, int root_rank, const colli_partition *partition) {
   const colli_layout *l = it->l;
   const colli_algo *inner = it->hier->enter ? it->hier->enter : it->hier->leave;
@@ -149,7 +149,8 @@ static double one_way_cost(const priced *it, int root_rank, const colli_partitio
   double next = larger(across.next, larger(home.next, away.next));
   if (it->hier->enter) { /* leaders work for both sides, but send to only one */
     const colli_model idle = scaled_links(&it->far, 1, 0);
-    span works = part_span(it->across, it->among, partition, elem_bytes, &idle);
+    const colli_algo *tree = it->among.ninner > 2 ? it->hier->across : it->across;
+    span works = part_span(tree, it->among, partition, elem_bytes, &idle);
     int most = others > l->size[root] ? others : l->size[root];
     span inside = part_span(inner, ranks_of(most, 0), partition, elem_bytes, &idle);
     next = larger(next, works.next + inside.next);
@@ -170,8 +171,8 @@ static double across_cost(const priced *it, int chunks, const colli_partition *c
                           const colli_model *far) {
   if (!it->hier->split)
     return part_cost(it->across, it->among, chunks, cut, it->elem_bytes, far);
-  const int each = chunks / colli_shares_count(it->l);
-  const colli_owned owned = colli_shares_owned(it->l);
+  const int each = chunks / colli_shares_count(it->hier, it->l);
+  const colli_owned owned = colli_shares_owned(it->hier, it->l);
   const bool doubles = it->across == &colli_allreduce_recdbl;
   const int waits = doubles ? owned.second : owned.most, rest = owned.most - waits;
   double cost = waits * part_cost(it->across, it->among, each, cut, it->elem_bytes, far);
@@ -337,7 +338,7 @@ static double part_work(const colli_algo *algo, colli_shape among, int chunks,
 static double work_cost(const priced *it, const colli_partition *partition) {
   const colli_hier *hier = it->hier;
   const colli_layout *l = it->l;
-  const int shares = hier->split ? colli_shares_count(l) : 1, chunks = partition->nchunks;
+  const int shares = hier->split ? colli_shares_count(hier, l) : 1, chunks = partition->nchunks;
   const int share = hier->trees ? 2 : chunks / shares;
   int n = 0;
   double work = 0;

@@ -84,7 +84,7 @@ static void find_groups(colli_layout *l, const colli_shape *shape, int *memory) 
 
 bool colli_layout_make(colli_layout *l, const colli_shape *shape, bool widest) {
   const size_t n = (size_t)shape->nranks, levels = (size_t)shape->ninner;
-  *l = (colli_layout){.equal = true, .widest = widest};
+  *l = (colli_layout){.equal = true, .widest = widest, .wider = shape->ninner};
   l->of = calloc(n, (7 + levels + (levels ? 4 : 0)) * sizeof(int) + 1);
   if (!l->of)
     return false;

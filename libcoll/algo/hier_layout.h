@@ -12,6 +12,7 @@ typedef struct colli_layout {
   int position;   /* of the rank in it */
   bool equal;     /* all groups are of one size */
   bool widest;    /* groups are the widest */
+  int wider;      /* levels of groups around these */
   int *order;     /* all ranks; those of a group in the order of their positions */
   int *of;        /* [rank] its group */
   int *size;      /* [group] */

@@ -10,13 +10,16 @@
 /* Among groups that differ in size, more shares would make long schedules. */
 #define SHARES_A_RANK 4 /* on average */
 #define SHARES_MAX    1024
+#define SHARES_LEVELS 4 /* the widest, each of which multiplies them by so many */
 
 /*
  * One for each rank of the largest group, if that leaves all ranks of each other group with as many
  * as each other. Else twice as many: of hosts of eight ranks, one of which lacks one, the busiest
- * rank has 1.3 times its part of the vector, instead of 1.75 times.
+ * rank has 1.3 times its part of the vector, instead of 1.75 times. That multiplies the shares of
+ * all levels: inside the widest of many, there are as many as groups have ranks on average.
+ * In trees each rank owns one, which keeps its lanes apart.
  */
-int colli_shares_count(const colli_layout *l) {
+int colli_shares_count(const colli_hier *hier, const colli_layout *l) {
   const int most = colli_layout_largest(l);
   bool even = true;
   long long ranks = 0;
@@ -26,13 +29,15 @@ int colli_shares_count(const colli_layout *l) {
   }
   if (l->equal)
     return most;
-  long long shares = even ? most : 2ll * most, cap = SHARES_A_RANK * ranks / l->ngroups;
+  const int each = hier->above && l->wider >= SHARES_LEVELS ? 1 : SHARES_A_RANK;
+  long long shares = even ? most : 2ll * most, cap = each * ranks / l->ngroups;
   cap = cap < SHARES_MAX ? cap : SHARES_MAX;
-  return (int)(shares < cap ? shares : cap);
+  shares = shares < cap ? shares : cap;
+  return hier->trees && shares < most ? most : (int)shares;
 }
 
-colli_owned colli_shares_owned(const colli_layout *l) {
-  const int shares = colli_shares_count(l);
+colli_owned colli_shares_owned(const colli_hier *hier, const colli_layout *l) {
+  const int shares = colli_shares_count(hier, l);
   int least = INT_MAX, next = INT_MAX; /* there are two groups or more */
   for (int group = 0; group < l->ngroups; group++) {
     const int size = l->size[group];
@@ -97,7 +102,7 @@ static colli_buf combined(const colli_layout *l) {
  */
 coll_status colli_shares_split(colli_whole *whole, const colli_hier *hier, const colli_shape *shape,
                                colli_layout *l, colli_stretch on) {
-  const dealt d = {.on = on, .shares = colli_shares_count(l)};
+  const dealt d = {.on = on, .shares = colli_shares_count(hier, l)};
   const int each = on.chunks / d.shares;
   coll_status status = add_inside(whole, l, &d, hier->enter, on.lane, COLLI_INPUT);
   for (int number = 0; status == COLL_OK; number++) {
@@ -138,7 +143,7 @@ static void add_owner(colli_whole *whole, const colli_layout *l, int half, int c
 /* Adds the steps for one half, in rising order as in colli_shares_split(). */
 static coll_status add_half(colli_whole *whole, const colli_hier *hier, const colli_shape *shape,
                             colli_layout *l, int half) {
-  const int shares = colli_shares_count(l);
+  const int shares = colli_shares_count(hier, l);
   const dealt d = {
       .on = {.first = half * shares, .chunks = shares}, .shares = shares, .mirrored = half == 1};
   coll_status status = add_inside(whole, l, &d, hier->enter, 2 * half, COLLI_INPUT);

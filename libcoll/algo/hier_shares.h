@@ -20,13 +20,13 @@ typedef struct colli_stretch {
 } colli_stretch;
 
 /* The number of shares. */
-int colli_shares_count(const colli_layout *l);
+int colli_shares_count(const colli_hier *hier, const colli_layout *l);
 
 /* How many shares a rank owns at most, in the two smallest groups. */
 typedef struct colli_owned {
   int most, second;
 } colli_owned;
-colli_owned colli_shares_owned(const colli_layout *l);
+colli_owned colli_shares_owned(const colli_hier *hier, const colli_layout *l);
 
 /* Adds the parts of a rank: each ends before the next begins. Errors: those of colli_part_add(). */
 coll_status colli_shares_split(colli_whole *whole, const colli_hier *hier, const colli_shape *shape,

@@ -7,7 +7,7 @@
 
 #include "libcoll/cost/model.h"
 
-#define COLLI_NETWORK_LEVELS 4
+#define COLLI_NETWORK_LEVELS (COLLI_INNER_LEVELS + 2) /* with the widest groups, and all ranks */
 
 /* Consecutive ranks that are near each other, and what a message between two of them costs. */
 typedef struct colli_level {

@@ -19,26 +19,19 @@
 #include "libcoll/tuning/units.h"
 
 /* By when parts end, in parts of all time: sites and racks, hosts' links, and all. */
-#define PLACES_PART 0.4
+#define LEVELS_PART 0.4
 #define LINKS_PART  0.6
 
 /* The deadlines of parts, by this rank's clock. */
 typedef struct deadlines {
-  uint64_t places_ns, links_ns, end_ns;
+  uint64_t levels_ns, links_ns, end_ns;
 } deadlines;
 
-/* The first ranks of some hosts. */
-typedef struct hosts {
-  int *member;
-  int count;
-  int own;   /* this rank's number among them; -1: it is not */
+/* Some of the hosts' first ranks, which measure, and memory to find them. */
+typedef struct delegation {
+  colli_delegates delegates;
   int *seen; /* room for a number for each rank */
-} hosts;
-
-/* The same for those who measure. */
-static colli_measured_ends ends_of(const hosts *some) {
-  return (colli_measured_ends){some->member, some->count, some->own};
-}
+} delegation;
 
 /* What a rank has measured; 0: nothing. */
 typedef struct findings {
@@ -50,10 +43,11 @@ typedef struct findings {
 
 /* Lists the first rank of each number below nranks that `of` has, if it is one of `among` (NULL:
  * any). */
-static void list_first(const coll_comm *comm, const int32_t *of, const int32_t *among, hosts *out) {
+static void list_first(const coll_comm *comm, const int32_t *of, const int32_t *among,
+                       delegation *out) {
   int next = 0;
-  out->count = 0;
-  out->own = -1;
+  out->delegates.count = 0;
+  out->delegates.own = -1;
   for (int rank = 0; rank < comm->nranks; rank++) {
     if (of[rank] < next) /* numbers are in the order of their first ranks */
       continue;
@@ -61,8 +55,8 @@ static void list_first(const coll_comm *comm, const int32_t *of, const int32_t *
     if (among && among[rank] != among[comm->rank])
       continue;
     if (rank == comm->rank)
-      out->own = out->count;
-    out->member[out->count++] = rank;
+      out->delegates.own = out->delegates.count;
+    out->delegates.rank[out->delegates.count++] = rank;
   }
 }
 
@@ -118,7 +112,7 @@ static coll_status use_records(coll_comm *comm, const colli_rank_info *all, coll
 
 /* Writes the levels of a host: its site, if there are several, and its rack, if there are more
  * racks than sites. */
-static void name_levels(const colli_measured_places *at, int host, char text[COLLI_LEVELS_BYTES]) {
+static void name_levels(const colli_measured_levels *at, int host, char text[COLLI_LEVELS_BYTES]) {
   const int site = at->sites.group[host] + 1, rack = at->racks.group[host] + 1;
   if (at->sites.count > 1 && at->racks.count > at->sites.count)
     snprintf(text, COLLI_LEVELS_BYTES, COLLI_LEVEL_MEASURED_SITE "%d/rack%d", site, rack);
@@ -129,7 +123,7 @@ static void name_levels(const colli_measured_places *at, int host, char text[COL
 }
 
 /* Logs groups of hosts, and why they are. */
-static void tell_groups(const coll_comm *comm, const hosts *some, const char *kind,
+static void tell_groups(const coll_comm *comm, const delegation *some, const char *kind,
                         const colli_measured_groups *groups) {
   if (groups->apart_ns <= 0)
     return;
@@ -138,15 +132,15 @@ static void tell_groups(const coll_comm *comm, const hosts *some, const char *ki
       "hosts are in %d %ss: round trips in a %s take at most %.4g ms, to another one at "
       "least %.4g ms",
       groups->count, kind, kind, groups->inside_ns * 1e-6, groups->apart_ns * 1e-6);
-  for (int i = 0; i < some->count; i++)
+  for (int i = 0; i < some->delegates.count; i++)
     colli_log_write(&comm->log, COLLI_LOG_INFO, "host %s is at %s %d of %d",
-                    colli_rank_at(comm->table, some->member[i]).host, kind, groups->group[i] + 1,
-                    groups->count);
+                    colli_rank_at(comm->table, some->delegates.rank[i]).host, kind,
+                    groups->group[i] + 1, groups->count);
 }
 
-/* Writes the places of the hosts in `some` into the table, and says so. */
-static coll_status note_places(coll_comm *comm, const hosts *some, const colli_measured_places *at,
-                               coll_error *error) {
+/* Writes the levels of hosts into the table, and says so. */
+static coll_status note_levels(coll_comm *comm, const delegation *some,
+                               const colli_measured_levels *at, coll_error *error) {
   const int32_t *host = host_of(comm);
   colli_rank_info *all = colli_rank_table_unpack(comm->table);
   if (!all)
@@ -175,30 +169,29 @@ static double round_trip_ns(coll_comm *comm, int rank) {
 }
 
 /* Whether levels are declared, or declared not to be, or those of Slurm make groups. */
-static bool knows_places(const coll_comm *comm) {
+static bool knows_levels(const coll_comm *comm) {
   return colli_hierarchy_source(comm->table) >= COLLI_LEVELS_NONE || comm->calls.plans.ninner > 0 ||
          comm->calls.plans.model.sites;
 }
 
 /* Finds sites and racks, unless levels are known. */
-static coll_status find_places(coll_comm *comm, hosts *all, uint64_t until_ns,
-                               colli_measured_places *out, coll_error *error) {
-  if (knows_places(comm))
+static coll_status find_levels(coll_comm *comm, delegation *all, uint64_t until_ns,
+                               colli_measured_levels *out, coll_error *error) {
+  if (knows_levels(comm))
     return COLL_OK;
   list_first(comm, host_of(comm), NULL, all);
-  const colli_measured_hosts measured = {all->member, all->count, all->own, round_trip_ns,
-                                         until_ns};
-  const size_t count = (size_t)all->count;
+  const colli_distances distances = {all->delegates, round_trip_ns, until_ns};
+  const size_t count = (size_t)all->delegates.count;
   int *numbers = malloc(2 * count * sizeof(*numbers));
   if (!numbers)
     return COLL_ERR_NO_MEMORY;
   colli_measured_groups *sites = &out->sites, *racks = &out->racks;
   sites->group = numbers;
-  coll_status status = colli_measure_sites(comm, &measured, sites);
+  coll_status status = colli_measure_sites(comm, &distances, sites);
   if (status == COLL_OK) {
     *racks = *sites; /* with `late`: then there is no time for racks */
     racks->group = memcpy(numbers + count, numbers, count * sizeof(*numbers));
-    status = colli_measure_racks(comm, &measured, racks);
+    status = colli_measure_racks(comm, &distances, racks);
     racks->late = racks->late || sites->late;
   }
   if (status == COLL_OK && racks->late && comm->rank == 0)
@@ -206,7 +199,7 @@ static coll_status find_places(coll_comm *comm, hosts *all, uint64_t until_ns,
                     "there was no time to find all sites and racks: if there are more, declare "
                     "them (COLL_LEVELS)");
   if (status == COLL_OK && racks->count > 1)
-    status = note_places(comm, all, out, error);
+    status = note_levels(comm, all, out, error);
   free(numbers);
   sites->group = racks->group = NULL;
   return status;
@@ -219,15 +212,15 @@ static coll_status find_places(coll_comm *comm, hosts *all, uint64_t until_ns,
  * groups with this rank's; its own group first has `at` hosts that are before this rank's. False:
  * some group has no such host.
  */
-static bool list_counterparts(const coll_comm *comm, int k, hosts *out) {
+static bool list_counterparts(const coll_comm *comm, int k, delegation *out) {
   const colli_plans *plans = &comm->calls.plans;
   const int32_t *host = host_of(comm), *of = groups_at(plans, k);
   const int32_t *among = k < plans->ninner ? groups_at(plans, k + 1) : NULL;
   int groups = 0, at = -1;
   for (int pass = 0; pass < 2; pass++) { /* the first one finds `at` */
     memset(out->seen, 0, (size_t)comm->nranks * sizeof(*out->seen));
-    out->count = groups = 0;
-    out->own = -1;
+    out->delegates.count = groups = 0;
+    out->delegates.own = -1;
     for (int rank = 0, next = 0; rank < comm->nranks; rank++) {
       if (host[rank] < next)
         continue;
@@ -241,31 +234,33 @@ static bool list_counterparts(const coll_comm *comm, int k, hosts *out) {
       if (pass == 0 || before != at)
         continue;
       if (rank == comm->rank)
-        out->own = out->count;
-      out->member[out->count++] = rank;
+        out->delegates.own = out->delegates.count;
+      out->delegates.rank[out->delegates.count++] = rank;
     }
     if (at < 0 || (at > 0 && is_line(plans, k)))
       return false;
   }
-  return groups > 1 && out->count == groups;
+  return groups > 1 && out->delegates.count == groups;
 }
 
 /* Measures the ways from this rank's group number k to the next one: all hosts at once (of each
  * group as many as the smallest has), as a level's speed is that which each has then; over a line
  * between sites one for each, as that is what is sent there. */
-static coll_status measure_level(coll_comm *comm, int k, uint64_t end_ns, hosts *some,
+static coll_status measure_level(coll_comm *comm, int k, uint64_t end_ns, delegation *some,
                                  findings *found) {
   const int level = level_at(&comm->calls.plans, k), left = comm->calls.plans.ninner - k + 1;
   double *alpha_ns = &found->line_alpha[level], *rate = &found->line_rate[level];
   if (!list_counterparts(comm, k, some))
     return COLL_OK;
   const uint64_t now = colli_now_ns();
-  const colli_measured_ends ends = ends_of(some);
+  const colli_delegates *delegates = &some->delegates;
   const coll_status status = colli_measure_line(
-      comm, &ends, now < end_ns ? now + (end_ns - now) / (uint64_t)left : now, alpha_ns, rate);
+      comm, delegates, now < end_ns ? now + (end_ns - now) / (uint64_t)left : now, alpha_ns, rate);
   found->missing += *rate <= 0;
   /* What the network says holds for shorter messages, when nobody else sends. */
-  const double way_ns = round_trip_ns(comm, some->member[(some->own + 1) % some->count]) / 2;
+  const double way_ns =
+      round_trip_ns(comm, some->delegates.rank[(some->delegates.own + 1) % some->delegates.count]) /
+      2;
   if (way_ns > 0)
     *alpha_ns = *alpha_ns > 0 ? fmin(*alpha_ns, way_ns) : way_ns;
   return status;
@@ -273,15 +268,15 @@ static coll_status measure_level(coll_comm *comm, int k, uint64_t end_ns, hosts 
 
 /* Measures the link of this rank's host, among those of its widest group, and then what lies
  * between the groups of each level. */
-static coll_status measure_speeds(coll_comm *comm, hosts *some, const deadlines *by,
+static coll_status measure_speeds(coll_comm *comm, delegation *some, const deadlines *by,
                                   findings *found) {
   const colli_plans *plans = &comm->calls.plans;
   const bool wide = plans->model.sites || plans->ninner > 0;
   list_first(comm, host_of(comm), wide ? plans->group : NULL, some);
-  const colli_measured_ends ends = ends_of(some);
+  const colli_delegates *delegates = &some->delegates;
   bool late = false;
-  coll_status status = colli_measure_link(comm, &ends, by->links_ns, &found->rate, &late);
-  found->missing += ends.own >= 0 && ends.count > 1 && found->rate <= 0;
+  coll_status status = colli_measure_link(comm, delegates, by->links_ns, &found->rate, &late);
+  found->missing += delegates->own >= 0 && delegates->count > 1 && found->rate <= 0;
   late = false;
   for (int k = 0; k <= plans->ninner && status == COLL_OK; k++) {
     if (level_at(plans, k) < 0)
@@ -328,7 +323,7 @@ static void fill_alphas(const colli_measured_groups *at, int level, int nranks, 
 /* Of each rank, what was found of its host and its groups: `all` has what each rank has found
  * itself. A host that is alone at its site was not measured; its link counts as as fast as any.
  * Hosts with a rank whose user has given a number get none. `first` has room for as many. */
-static void spread(const coll_comm *comm, const colli_measured_places *places, findings *all,
+static void spread(const coll_comm *comm, const colli_measured_levels *levels, findings *all,
                    findings *first) {
   const int32_t *host = host_of(comm);
   double most = 0;
@@ -347,11 +342,11 @@ static void spread(const coll_comm *comm, const colli_measured_places *places, f
   for (int rank = 0; rank < comm->nranks; rank++) {
     const double rate = first[host[rank]].rate;
     all[rank].rate = rate == 0 ? most : rate > 0 ? rate : 0;
-    if (places->measured)
-      places->measured[rank] = rate > 0;
+    if (levels->measured)
+      levels->measured[rank] = rate > 0;
   }
-  fill_alphas(&places->sites, 0, comm->nranks, all);
-  fill_alphas(&places->racks, places->sites.apart_ns > 0, comm->nranks, all);
+  fill_alphas(&levels->sites, 0, comm->nranks, all);
+  fill_alphas(&levels->racks, levels->sites.apart_ns > 0, comm->nranks, all);
 }
 
 /* Says what was found of the ways between groups number k, which are in the order of their first
@@ -378,10 +373,10 @@ static void tell_level(const coll_comm *comm, int k, const findings *found) {
 }
 
 /* Says what was found, on rank 0. */
-static void tell_speeds(const coll_comm *comm, const hosts *all, const findings *found) {
+static void tell_speeds(const coll_comm *comm, const delegation *all, const findings *found) {
   double missing = 0;
-  for (int i = 0; i < all->count; i++) {
-    const int rank = all->member[i];
+  for (int i = 0; i < all->delegates.count; i++) {
+    const int rank = all->delegates.rank[i];
     missing += found[rank].missing;
     if (found[rank].rate > 0)
       colli_log_write(&comm->log, COLLI_LOG_INFO, "the link of host %s: %.4g Mbit/s measured",
@@ -428,8 +423,8 @@ static coll_status note_speeds(coll_comm *comm, const findings *found, coll_erro
 }
 
 /* Measures speeds and lets all ranks know. */
-static coll_status find_speeds(coll_comm *comm, hosts *some, const deadlines *by,
-                               const colli_measured_places *places, coll_error *error) {
+static coll_status find_speeds(coll_comm *comm, delegation *some, const deadlines *by,
+                               const colli_measured_levels *levels, coll_error *error) {
   const size_t n = (size_t)comm->nranks;
   findings mine = {0}, *all = calloc(2 * n, sizeof(*all));
   if (!all)
@@ -438,7 +433,7 @@ static coll_status find_speeds(coll_comm *comm, hosts *some, const deadlines *by
   if (status == COLL_OK)
     status = coll_allgather(&mine, all, sizeof(mine) / sizeof(double), COLL_FLOAT64, comm);
   if (status == COLL_OK) {
-    spread(comm, places, all, all + n);
+    spread(comm, levels, all, all + n);
     list_first(comm, host_of(comm), NULL, some);
     if (comm->rank == 0)
       tell_speeds(comm, some, all);
@@ -449,29 +444,30 @@ static coll_status find_speeds(coll_comm *comm, hosts *some, const deadlines *by
 }
 
 /* Finds out all that there is to find out. */
-static coll_status measure_all(coll_comm *comm, uint64_t budget_ns, hosts *some,
-                               colli_measured_places *places, coll_error *error) {
+static coll_status measure_all(coll_comm *comm, uint64_t budget_ns, delegation *some,
+                               colli_measured_levels *levels, coll_error *error) {
   coll_status status = coll_barrier(comm); /* so that time begins for all ranks */
   const uint64_t now = colli_now_ns();
-  const deadlines by = {now + (uint64_t)(PLACES_PART * (double)budget_ns),
+  const deadlines by = {now + (uint64_t)(LEVELS_PART * (double)budget_ns),
                         now + (uint64_t)(LINKS_PART * (double)budget_ns), now + budget_ns};
   if (status == COLL_OK)
-    status = find_places(comm, some, by.places_ns, places, error);
-  return status == COLL_OK ? find_speeds(comm, some, &by, places, error) : status;
+    status = find_levels(comm, some, by.levels_ns, levels, error);
+  return status == COLL_OK ? find_speeds(comm, some, &by, levels, error) : status;
 }
 
-coll_status colli_measure_links(coll_comm *comm, uint64_t budget_ns, colli_measured_places *places,
+coll_status colli_measure_links(coll_comm *comm, uint64_t budget_ns, colli_measured_levels *levels,
                                 coll_error *error) {
-  colli_measured_places found = {0};
-  places = places ? places : &found;
-  places->sites = places->racks = found.sites;
+  colli_measured_levels found = {0};
+  levels = levels ? levels : &found;
+  levels->sites = levels->racks = found.sites;
   if (comm->calls.plans.ngroups <= 1)
     return COLL_OK;
-  hosts some = {.member = calloc(2 * (size_t)comm->nranks, sizeof(int))};
-  some.seen = some.member ? some.member + comm->nranks : NULL;
+  delegation some = {.delegates.rank = calloc(2 * (size_t)comm->nranks, sizeof(int))};
+  int *memory = some.delegates.rank;
+  some.seen = memory ? memory + comm->nranks : NULL;
   const coll_status status =
-      some.member ? measure_all(comm, budget_ns, &some, places, error) : COLL_ERR_NO_MEMORY;
-  free(some.member);
+      memory ? measure_all(comm, budget_ns, &some, levels, error) : COLL_ERR_NO_MEMORY;
+  free(memory);
   if (status == COLL_OK)
     return COLL_OK;
   const bool failed = comm->failure.status != COLL_OK;

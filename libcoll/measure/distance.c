@@ -62,7 +62,7 @@ typedef struct report {
 /* What is under way. */
 typedef struct division {
   coll_comm *comm;
-  const colli_measured_hosts *hosts;
+  const colli_distances *distances;
   far_rule rule;
   const int *of;   /* the parent of each host */
   parent *parents; /* `count` */
@@ -87,8 +87,8 @@ static coll_status ping(const division *d, int landmark, double *ns) {
   uint64_t begin = colli_now_ns(), since = begin, now = begin;
   *ns = INFINITY;
   for (int i = 0; more && status == COLL_OK; i++) {
-    more = i == 0 || (i < PINGS && now < d->hosts->until_ns && (double)(now - begin) < PING_NS);
-    if (i == 1 && !more && d->hosts->round_trip(comm, landmark) <= 0)
+    more = i == 0 || (i < PINGS && now < d->distances->until_ns && (double)(now - begin) < PING_NS);
+    if (i == 1 && !more && d->distances->round_trip(comm, landmark) <= 0)
       more = 1; /* or it would not be known without what it takes to connect */
     status = coll_send(&more, 1, COLL_UINT8, landmark, TAG_PING, comm);
     if (!more || status != COLL_OK)
@@ -99,8 +99,8 @@ static coll_status ping(const division *d, int landmark, double *ns) {
     begin = i == 0 ? now : begin; /* the first one may have had to connect */
     since = now;
   }
-  const double network_ns = status == COLL_OK ? d->hosts->round_trip(comm, landmark) : 0;
-  *ns /= 1 + (double)d->hosts->count / AT_ONCE;
+  const double network_ns = status == COLL_OK ? d->distances->round_trip(comm, landmark) : 0;
+  *ns /= 1 + (double)d->distances->delegates.count / AT_ONCE;
   if (network_ns > 0 || d->rule.network_only)
     *ns = network_ns;
   return status;
@@ -123,7 +123,7 @@ static coll_status answer(coll_comm *comm, int others) {
 
 /* Tells all ranks what this one has measured, and whether its time is over. */
 static coll_status report_to_all(division *d, double ns, int nranks) {
-  const report mine = {ns, colli_now_ns() >= d->hosts->until_ns};
+  const report mine = {ns, colli_now_ns() >= d->distances->until_ns};
   const coll_status status =
       coll_allgather(&mine, d->all, sizeof(mine) / sizeof(double), COLL_FLOAT64, d->comm);
   for (int rank = 0; rank < nranks && status == COLL_OK; rank++)
@@ -133,18 +133,18 @@ static coll_status report_to_all(division *d, double ns, int nranks) {
 
 /* The round trips of all hosts to the landmarks of their parents. */
 static coll_status reach(division *d, int nranks) {
-  const colli_measured_hosts *hosts = d->hosts;
-  const parent *own = hosts->own >= 0 ? &d->parents[d->of[hosts->own]] : NULL;
+  const colli_delegates *delegates = &d->distances->delegates;
+  const parent *own = delegates->own >= 0 ? &d->parents[d->of[delegates->own]] : NULL;
   double mine = 0;
   coll_status status = COLL_OK;
-  if (own && !own->done && hosts->own == own->landmark)
+  if (own && !own->done && delegates->own == own->landmark)
     status = answer(d->comm, own->size - 1);
   else if (own && !own->done)
-    status = ping(d, hosts->member[own->landmark], &mine);
+    status = ping(d, delegates->rank[own->landmark], &mine);
   if (status == COLL_OK)
     status = report_to_all(d, mine, nranks);
-  for (int host = 0; host < hosts->count && status == COLL_OK; host++)
-    d->ns[host] = d->all[hosts->member[host]].ns;
+  for (int host = 0; host < delegates->count && status == COLL_OK; host++)
+    d->ns[host] = d->all[delegates->rank[host]].ns;
   return status;
 }
 
@@ -167,7 +167,7 @@ static void add_host(division *d, int host, int landmark_number) {
 static void add_landmark(division *d, int which) {
   parent *p = &d->parents[which];
   int farthest = -1;
-  for (int host = 0; host < d->hosts->count; host++) {
+  for (int host = 0; host < d->distances->delegates.count; host++) {
     if (d->of[host] != which)
       continue;
     add_host(d, host, p->count);
@@ -182,7 +182,7 @@ static void add_landmark(division *d, int which) {
 /* The shortest round trip from a host of a parent to another group's landmark. */
 static double apart(const division *d, int which) {
   double ns = INFINITY;
-  for (int host = 0; host < d->hosts->count; host++)
+  for (int host = 0; host < d->distances->delegates.count; host++)
     if (d->of[host] == which)
       ns = fmin(ns, d->second[host]);
   return ns;
@@ -208,7 +208,7 @@ static void number_groups(const division *d, colli_measured_groups *out) {
   for (int which = 0; which < d->count; which++) {
     const parent *p = &d->parents[which];
     const bool divided = is_divided(d, which);
-    for (int host = 0; host < d->hosts->count; host++)
+    for (int host = 0; host < d->distances->delegates.count; host++)
       if (d->of[host] == which)
         out->group[host] = next + (divided ? d->near[host] : 0);
     next += divided ? p->count : 1;
@@ -245,7 +245,7 @@ static coll_status find_landmarks(division *d, int nranks) {
 
 /* Divides the groups in `out`. d: but for what is allocated. */
 static coll_status divide(division *d, colli_measured_groups *out) {
-  const size_t n = (size_t)d->hosts->count;
+  const size_t n = (size_t)d->distances->delegates.count;
   int nranks = 0;
   coll_status status = coll_comm_nranks(d->comm, &nranks);
   double *numbers = malloc(3 * n * sizeof(*numbers));
@@ -260,7 +260,7 @@ static coll_status divide(division *d, colli_measured_groups *out) {
     d->nearest = numbers;
     d->second = numbers + n;
     d->ns = numbers + 2 * n;
-    for (int host = d->hosts->count - 1; host >= 0; host--) {
+    for (int host = d->distances->delegates.count - 1; host >= 0; host--) {
       d->parents[of[host]].size++;
       d->parents[of[host]].landmark = host;
       d->nearest[host] = d->second[host] = INFINITY;
@@ -280,17 +280,17 @@ static coll_status divide(division *d, colli_measured_groups *out) {
   return status;
 }
 
-coll_status colli_measure_sites(coll_comm *comm, const colli_measured_hosts *hosts,
+coll_status colli_measure_sites(coll_comm *comm, const colli_distances *distances,
                                 colli_measured_groups *out) {
-  division d = {.comm = comm, .hosts = hosts, .rule = site_rule};
-  memset(out->group, 0, (size_t)hosts->count * sizeof(*out->group));
+  division d = {.comm = comm, .distances = distances, .rule = site_rule};
+  memset(out->group, 0, (size_t)distances->delegates.count * sizeof(*out->group));
   out->count = 1;
   out->late = false;
   return divide(&d, out);
 }
 
-coll_status colli_measure_racks(coll_comm *comm, const colli_measured_hosts *hosts,
+coll_status colli_measure_racks(coll_comm *comm, const colli_distances *distances,
                                 colli_measured_groups *out) {
-  division d = {.comm = comm, .hosts = hosts, .rule = rack_rule};
+  division d = {.comm = comm, .distances = distances, .rule = rack_rule};
   return divide(&d, out);
 }

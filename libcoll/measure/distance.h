@@ -6,18 +6,17 @@
 #include <stdint.h>
 
 #include "coll/coll.h"
+#include "libcoll/measure/delegates.h"
 
 /* The shortest round trip to a rank that the network itself has had, in ns; 0: unknown. */
 typedef double colli_round_trip_fn(coll_comm *comm, int rank);
 
-/* Some hosts, of which all ranks know the same but for `own` and `until_ns`. */
-typedef struct colli_measured_hosts {
-  const int *member; /* one rank of each of `count` hosts */
-  int count;
-  int own; /* this rank's number among them, or -1 */
+/* Between whom distances are measured, and how. */
+typedef struct colli_distances {
+  colli_delegates delegates;
   colli_round_trip_fn *round_trip;
   uint64_t until_ns; /* by colli_now_ns(): the end, but for what the functions say */
-} colli_measured_hosts;
+} colli_distances;
 
 /* Groups of hosts: group[host], from 0, for so many hosts. */
 typedef struct colli_measured_groups {
@@ -35,12 +34,12 @@ typedef struct colli_measured_groups {
  * to that one, too, so that two sites are found; after the end they make one round trip, or
  * two, to each. Errors: NO_MEMORY, and those of messages.
  */
-coll_status colli_measure_sites(coll_comm *comm, const colli_measured_hosts *hosts,
+coll_status colli_measure_sites(coll_comm *comm, const colli_distances *distances,
                                 colli_measured_groups *out);
 
 /* Divides each site in `out` into up to 32 racks, or whatever else is nearer inside than to others;
  * only by what the network says, and not if out->late. */
-coll_status colli_measure_racks(coll_comm *comm, const colli_measured_hosts *hosts,
+coll_status colli_measure_racks(coll_comm *comm, const colli_distances *distances,
                                 colli_measured_groups *out);
 
 #endif

@@ -204,7 +204,7 @@ coll_status colli_measure_agree(coll_comm *comm, uint64_t until_ns, bool *late) 
 }
 
 /* The rounds of one rank of a host. */
-static coll_status run_rounds(probe *p, const colli_measured_ends *ends, uint64_t until_ns,
+static coll_status run_rounds(probe *p, const colli_delegates *delegates, uint64_t until_ns,
                               double *rate, bool *late) {
   double out = 0, in = 0;
   coll_status status = COLL_OK;
@@ -212,10 +212,10 @@ static coll_status run_rounds(probe *p, const colli_measured_ends *ends, uint64_
     status = colli_measure_agree(p->comm, until_ns, late);
     if (status != COLL_OK || *late)
       break;
-    if (ends->own < 0 || shift >= ends->count)
+    if (delegates->own < 0 || shift >= delegates->count)
       continue;
-    p->to = ends->member[(ends->own + shift) % ends->count];
-    p->from = ends->member[(ends->own + ends->count - shift) % ends->count];
+    p->to = delegates->rank[(delegates->own + shift) % delegates->count];
+    p->from = delegates->rank[(delegates->own + delegates->count - shift) % delegates->count];
     p->until_ns = until(until_ns, ROUNDS - shift + 1, LINK_NS);
     status = run_round(p);
     out = p->rate > out ? p->rate : out;
@@ -227,24 +227,24 @@ static coll_status run_rounds(probe *p, const colli_measured_ends *ends, uint64_
   return status;
 }
 
-coll_status colli_measure_link(coll_comm *comm, const colli_measured_ends *ends, uint64_t until_ns,
+coll_status colli_measure_link(coll_comm *comm, const colli_delegates *delegates, uint64_t until_ns,
                                double *rate, bool *late) {
   probe p;
   if (!open_probe(&p, comm))
     return COLL_ERR_NO_MEMORY;
-  const coll_status status = run_rounds(&p, ends, until_ns, rate, late);
+  const coll_status status = run_rounds(&p, delegates, until_ns, rate, late);
   free(p.out);
   return status;
 }
 
-coll_status colli_measure_line(coll_comm *comm, const colli_measured_ends *ends, uint64_t until_ns,
+coll_status colli_measure_line(coll_comm *comm, const colli_delegates *delegates, uint64_t until_ns,
                                double *alpha_ns, double *rate) {
   probe p;
   if (!open_probe(&p, comm))
     return COLL_ERR_NO_MEMORY;
   p.until_ns = until(until_ns, 1, LINE_NS);
-  p.to = ends->member[(ends->own + 1) % ends->count];
-  p.from = ends->member[(ends->own + ends->count - 1) % ends->count];
+  p.to = delegates->rank[(delegates->own + 1) % delegates->count];
+  p.from = delegates->rank[(delegates->own + delegates->count - 1) % delegates->count];
   coll_status status = run_round(&p);
   free(p.out);
   *alpha_ns = p.least_ns / 2;

@@ -13,6 +13,10 @@
 #define LINE_ALPHA_NS 2e6
 #define LINE_BETA     8.0
 
+/* A number that is a constant, in a message. */
+#define NUMBER_TEXT(constant) TEXT_OF(constant)
+#define TEXT_OF(number)       #number
+
 /* Between groups of which nothing is known, a message takes so many times as long as inside. */
 #define FARTHER 2
 
@@ -44,7 +48,7 @@ static const char *read_levels(const char *text, colli_rank_info *info) {
   for (int level = 0;; level++, text++) {
     size_t length = strcspn(text, "@/");
     if (level == COLLI_HOST_LEVELS)
-      return "there are at most three levels";
+      return "there are at most " NUMBER_TEXT(COLLI_HOST_LEVELS) " levels";
     if (length == 0)
       return "a level has no name";
     if (used + length + 2 > COLLI_LEVELS_BYTES)

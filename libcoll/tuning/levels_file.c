@@ -12,7 +12,7 @@
 #include "libcoll/tuning/units.h"
 
 #define MOST_BYTES ((size_t)256 << 20)
-#define MOST_LINE  512 /* bytes, with the end of the line */
+#define MOST_LINE  1024 /* bytes, with the end of the line */
 
 /* What is read. */
 typedef struct reading {

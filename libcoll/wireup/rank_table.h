@@ -16,8 +16,8 @@
 
 #define COLLI_MAX_TRANSPORTS 6
 #define COLLI_CPU_WORDS      16
-#define COLLI_LEVELS_BYTES   96
-#define COLLI_HOST_LEVELS    3 /* of groups of hosts */
+#define COLLI_LEVELS_BYTES   256
+#define COLLI_HOST_LEVELS    8 /* of groups of hosts */
 #define COLLI_RANK_WORD      8 /* bytes: in such words a table notes where records differ */
 
 /* Where colli_rank_info.link_mbit comes from. Later ones are trusted more. */

@@ -41,6 +41,17 @@ for level in 0 2; do
     fail "level $level costs nothing"
 done
 
+# The same of groups at five levels, which differ in size.
+# shellcheck disable=SC2016
+"$collrun" --timeout 60 -n 8 sh -c 'export COLL_HOST_ID=host$COLL_RANK h=$COLL_RANK
+  export COLL_LEVELS=z$((h / 6))@20ms/e$((h / 4))/d$((h / 3))/r$((h / 2))/s$((h == 1)); "$@" --save deep.cluster &&
+  exec "$@" --network run.svg --messages allreduce:16777216' sh "$topo" > out 2> err || fail "five levels: $(cat err)"
+"$topo" --input deep.cluster --network file.svg --messages allreduce:16777216 2> err || fail "reads five levels: $(cat err)"
+same "five levels"
+expect "groups at each level" "8 6 5 4 3 2" "$(for at in 4 5 6 7 8 9; do
+  awk -v at=$at '/^rank / { print $at }' deep.cluster | sort -u | wc -l; done | xargs)"
+"$topo" --input deep.cluster --explain 0,7 > out 2> err || fail "explains five levels: $(cat err)"
+
 # Hosts whose links differ, also in racks.
 speeds() {
   # shellcheck disable=SC2016

@@ -5,15 +5,16 @@ import os
 import re
 import sys
 
-MACHINE = {"source", "packages", "numa_nodes", "allowed_cores", "hardware_threads", "memory_bytes", "l3_caches",
-           "l2_caches", "cores", "devices", "nvlink_pairs"}
+MACHINE = {"source", "package_count", "numa_node_count", "allowed_core_count", "hardware_thread_count", "memory_bytes",
+           "l3_caches", "l2_caches", "cores", "devices", "nvlink_pairs"}
 CORE = {"core", "package", "numa_node", "l3", "l2", "allowed", "hardware_threads"}
-DEVICE = {"kind", "name", "bus", "numa_node", "package", "mbit"}
+DEVICE = {"kind", "name", "bus", "numa_node", "package", "link_mbit"}
 GPU = DEVICE | {"nearest_network_shares", "nearest_network", "nvlinks"}
-HOST = {"host", "name", "levels", "link_mbit", "ranks"}
+HOST = {"host", "name", "level_names", "link_mbit", "ranks"}
 RUN = {"version", "machine", "infiniband_and_roce", "gpus", "hosts", "levels", "beyond_levels", "ranks", "link_kinds",
        "links"}
-LINK = {"from", "to", "transport", "why", "rails", "rails_not_connected", "ways", "alpha_ns", "ns_per_byte"}
+LINK = {"from", "to", "transport", "why", "rail_count", "unconnected_rail_count", "ways", "alpha_ns",
+        "beta_ns_per_byte"}
 
 
 def load(path):
@@ -41,9 +42,10 @@ def check_keys(machine):
 
 def nvlinks(device):
     """The text of a device's NVLinks."""
-    parts = [f"{link['mbit'] / 1000:g} Gbit/s to " + (link["name"] if link["to"] == "GPU" else f"package {link['index']}")
-             for link in device["nvlinks"] if link["to"] in ("GPU", "package")]
-    switches = [link["mbit"] for link in device["nvlinks"] if link["to"] == "switch"]
+    parts = [f"{link['link_mbit'] / 1000:g} Gbit/s to " +
+             (link["to_name"] if link["to_kind"] == "GPU" else f"package {link['to_index']}")
+             for link in device["nvlinks"] if link["to_kind"] in ("GPU", "package")]
+    switches = [link["link_mbit"] for link in device["nvlinks"] if link["to_kind"] == "switch"]
     if switches:
         parts.append(f"{sum(switches) / 1000:g} Gbit/s to {len(switches)} switch" + "es" * (len(switches) > 1))
     return "; NVLinks: " + ", ".join(parts) if parts else ""
@@ -54,8 +56,8 @@ def device_line(device):
     text = f"{device['kind']} {device['name']}"
     if device["bus"]:
         text += f" at {device['bus']}"
-    if device["mbit"]:
-        text += f", {device['mbit'] / 1000:g} Gbit/s"
+    if device["link_mbit"]:
+        text += f", {device['link_mbit'] / 1000:g} Gbit/s"
     if device.get("nearest_network"):
         cards = ", ".join("/".join(card["names"]) or card["bus"] for card in device["nearest_network"])
         text += f", nearest network: {cards} ({device['nearest_network_shares']})"
@@ -65,9 +67,9 @@ def device_line(device):
 def check_text(machine, text):
     """A machine and its text."""
     check_keys(machine)
-    head = (f"{machine['source']}: packages {machine['packages']}, NUMA nodes {machine['numa_nodes']}, cores "
-            f"{len(machine['cores'])} ({machine['allowed_cores']} for this process), hardware threads "
-            f"{machine['hardware_threads']}")
+    head = (f"{machine['source']}: packages {machine['package_count']}, NUMA nodes {machine['numa_node_count']}, cores "
+            f"{len(machine['cores'])} ({machine['allowed_core_count']} for this process), hardware threads "
+            f"{machine['hardware_thread_count']}")
     same("the first line", text[0].split(", memory")[0], head)
     memory = re.search(r", memory ([0-9.]+) GiB", text[0])
     if memory:
@@ -76,9 +78,10 @@ def check_text(machine, text):
         found = [line for line in text if line.startswith(f"  {level.upper()} caches: ")]
         count = int(found[0].split()[2]) if found else 0
         same(f"{level} caches", machine[f"{level}_caches"]["count"], count)
-    same("allowed cores", sum(core["allowed"] for core in machine["cores"]), machine["allowed_cores"])
-    same("hardware threads", sum(len(core["hardware_threads"]) for core in machine["cores"]), machine["hardware_threads"])
-    for name, count in ("package", "packages"), ("numa_node", "numa_nodes"):
+    same("allowed cores", sum(core["allowed"] for core in machine["cores"]), machine["allowed_core_count"])
+    same("hardware threads", sum(len(core["hardware_threads"]) for core in machine["cores"]),
+         machine["hardware_thread_count"])
+    for name, count in ("package", "package_count"), ("numa_node", "numa_node_count"):
         known = {core[name] for core in machine["cores"]} - {None}
         if machine[count] and not known <= set(range(machine[count])):
             sys.exit(f"{name}: {known}")
@@ -98,18 +101,18 @@ def check_table(machine, text):
     for line in text[start + 2:start + 2 + len(names)]:
         row, *cells = line.split()
         for name, cell in zip(names, cells):
-            pair = pairs.pop((row, name), {"mbit": 0, "mbit_over_switches": 0})
-            over = pair["mbit_over_switches"] if not pair["mbit"] else 0
+            pair = pairs.pop((row, name), {"direct_mbit": 0, "switched_mbit": 0})
+            over = pair["switched_mbit"] if not pair["direct_mbit"] else 0
             same(f"{row} {name}", cell, "-" if row == name else f"switch:{over / 1000:g}" if over else
-                 f"{pair['mbit'] / 1000:g}")
+                 f"{pair['direct_mbit'] / 1000:g}")
     same("more NVLinks", pairs, {})
 
 
-def check_places(top, text):
+def check_ranks(top, text):
     shown = [re.findall(r"\b[0-9]+", line) for line in text if line.startswith("  rank ")]
     found = [[str(place[key]) for key in ("rank", "core", "l3", "numa_node", "package") if place[key] is not None]
-             for place in top["places"]]
-    same("places", found, shown)
+             for place in top["ranks"]]
+    same("cores of ranks", found, shown)
 
 
 def machine(path, text):
@@ -117,7 +120,7 @@ def machine(path, text):
     same("version", top["version"], 1)
     check_text(top["machine"], text)
     check_table(top["machine"], text)
-    check_places(top, text)
+    check_ranks(top, text)
 
 
 def known(folder):
@@ -128,18 +131,19 @@ def known(folder):
          [[{"bus": f"0000:{bus}:00.0", "names": [f"mlx5_{i}", f"ib{i}"]}]
           for i, bus in enumerate(["18", "40", "4f", "5e", "9a", "c0", "ce", "dc"])])
     same("shared", {gpu["nearest_network_shares"] for gpu in gpus}, {"same switch"})
-    same("rates", {device["mbit"] for device in dgx["devices"] if device["kind"] == "RDMA"}, {400000})
+    same("rates", {device["link_mbit"] for device in dgx["devices"] if device["kind"] == "RDMA"}, {400000})
     same("nodes", [gpu["numa_node"] for gpu in gpus], [0] * 4 + [1] * 4)
     dgx = load(os.path.join(folder, "nvidiaDGX2.json"))["machine"]
-    same("links", [[link["to"] for link in gpu["nvlinks"]] for gpu in dgx["devices"]], [["switch"] * 6] * 16)
-    same("speed", {link["mbit"] for gpu in dgx["devices"] for link in gpu["nvlinks"]}, {200000})
-    same("switches", [len({link["index"] for gpu in dgx["devices"][i:i + 8] for link in gpu["nvlinks"]}) for i in (0, 8)],
-         [6, 6])
-    same("pairs", {(pair["from"], pair["to"]): pair["mbit_over_switches"] for pair in dgx["nvlink_pairs"]},
+    same("links", [[link["to_kind"] for link in gpu["nvlinks"]] for gpu in dgx["devices"]], [["switch"] * 6] * 16)
+    same("speed", {link["link_mbit"] for gpu in dgx["devices"] for link in gpu["nvlinks"]}, {200000})
+    same("switches", [len({link["to_index"] for gpu in dgx["devices"][i:i + 8] for link in gpu["nvlinks"]})
+                      for i in (0, 8)], [6, 6])
+    same("pairs", {(pair["from"], pair["to"]): pair["switched_mbit"] for pair in dgx["nvlink_pairs"]},
          {(f"nvml{a}", f"nvml{b}"): 1200000 for a in range(16) for b in range(16) if a != b and a // 8 == b // 8})
     power = load(os.path.join(folder, "power8gpudistances.json"))["machine"]
     same("POWER8", [gpu["nvlinks"] for gpu in power["devices"]],
-         [[{"to": "GPU", "name": f"nvml{i ^ 1}", "mbit": 320000}, {"to": "package", "index": i // 2, "mbit": 320000}]
+         [[{"to_kind": "GPU", "to_name": f"nvml{i ^ 1}", "link_mbit": 320000},
+          {"to_kind": "package", "to_index": i // 2, "link_mbit": 320000}]
           for i in range(4)])
     xeon = load(os.path.join(folder, "32em64t-2n8c2t-pci-wholeio.json"))["machine"]
     same("core 8", xeon["cores"][8], {"core": 8, "package": 1, "numa_node": 1, "l3": 1, "l2": 8, "allowed": True,
@@ -149,14 +153,14 @@ def known(folder):
 
 def here(path, _):
     top = load(path)
-    same("keys", set(top), {"version", "machine", "infiniband_and_roce", "gpus", "places"})
+    same("keys", set(top), {"version", "machine", "infiniband_and_roce", "gpus", "ranks"})
     same("keys of GPUs", set(top["gpus"]), {"cuda_version", "why_none", "why_no_nvlinks", "list", "pairs"})
     if not top["infiniband_and_roce"] or not (top["gpus"]["why_none"] or top["gpus"]["list"]):
         sys.exit("nothing is said of devices")
 
 
 def unbound(path):
-    same("places", load(path)["places"],
+    same("cores of ranks", load(path)["ranks"],
          [{"rank": rank, "core": None, "l3": None, "numa_node": None, "package": None} for rank in range(5)])
 
 
@@ -186,14 +190,14 @@ def cluster(path, text):
         host = top["hosts"][rank["host"]]
         same("keys of a host", set(host), HOST | {"machine"})
         found.append([str(rank["rank"]), host["name"], str(host["machine"]), str(rank["core"]),
-                      f"{host['link_mbit']:.4g}", "/".join(host["levels"])])
+                      f"{host['link_mbit']:.4g}", "/".join(host["level_names"])])
     same("ranks", found, rows)
     # tests/machines/README.md says what they are.
     sizes = {"fat_tree": [8, 32, 128], "two_sites": [4, 32]}[os.path.basename(path).split(".")[0]]
     same("sizes of groups", [{len(group) for group in level["groups"]} for level in top["levels"]],
          [{size} for size in sizes])
-    same("names", [level["names"] for level in top["levels"]], [0, 2, 1] if len(sizes) == 3 else [0, 1])
-    same("costs", [level["ns_per_byte"] for level in top["levels"]] + [top["beyond_levels"]["ns_per_byte"]],
+    same("names", [level["level_name_count"] for level in top["levels"]], [0, 2, 1] if len(sizes) == 3 else [0, 1])
+    same("costs", [level["beta_ns_per_byte"] for level in top["levels"]] + [top["beyond_levels"]["beta_ns_per_byte"]],
          [0.05, 0.25, 0.25, 0.32] if len(sizes) == 3 else [0.05, 0.8, 8])
 
 
@@ -203,15 +207,15 @@ def check_links(top, text):
     for link in top["links"]:
         same("keys of a link", set(link), LINK)
         same("transport", link["transport"], rows[link["from"]][link["to"]])
-        if link["transport"] == "tcp" and not 1 <= link["rails"] <= 4:
+        if link["transport"] == "tcp" and not 1 <= link["rail_count"] <= 4:
             sys.exit(f"rails: {link}")
-        if (link["rails"] is None) != (link["ways"] == []):
+        if (link["rail_count"] is None) != (link["ways"] == []):
             sys.exit(f"ways: {link}")
-    reasons = [f"  {kind['transport']}, {kind['links']} link{'s' * (kind['links'] != 1)} (the first from "
+    reasons = [f"  {kind['transport']}, {kind['link_count']} link{'s' * (kind['link_count'] != 1)} (the first from "
                f"{kind['first_from']} to {kind['first_to']}): {kind['why']}" for kind in top["link_kinds"]]
     first = text.index("why") + 1
     same("reasons", reasons, text[first:text.index("", first)])
-    same("links", sum(kind["links"] for kind in top["link_kinds"]), len(top["links"]))
+    same("links", sum(kind["link_count"] for kind in top["link_kinds"]), len(top["links"]))
 
 
 def run(path, text):
@@ -223,14 +227,15 @@ def run(path, text):
     same("links", len(top["links"]), 16 * 15)
     same("groups", [level["groups"] for level in top["levels"]],
          [[list(range(i, i + size)) for i in range(0, 16, size)] for size in (2, 4, 8)])
-    same("levels", [host["levels"] for host in top["hosts"]], [[f"site{i // 4}", f"rack{i // 2}"] for i in range(8)])
-    same("between sites", top["beyond_levels"], {"alpha_ns": 1e7, "ns_per_byte": 40})
-    same("a pair of sites", {(link["alpha_ns"], link["ns_per_byte"]) for link in top["links"]
+    same("levels", [host["level_names"] for host in top["hosts"]],
+         [[f"site{i // 4}", f"rack{i // 2}"] for i in range(8)])
+    same("between sites", top["beyond_levels"], {"alpha_ns": 1e7, "beta_ns_per_byte": 40})
+    same("a pair of sites", {(link["alpha_ns"], link["beta_ns_per_byte"]) for link in top["links"]
                              if link["from"] // 8 != link["to"] // 8}, {(1e7, 40)})
     same("transports", {(link["from"] // 2 == link["to"] // 2, link["transport"]) for link in top["links"]},
          {(True, "shm"), (False, "tcp")})
     for host in top["hosts"]:
-        same("keys of a host", set(host), HOST | {"link_mbit_from"})
+        same("keys of a host", set(host), HOST | {"link_source"})
     check_links(top, text)
 
 
@@ -239,7 +244,7 @@ def saved(path, other):
     one, two = load(path), load(other)
     same("levels", one["levels"], two["levels"])
     same("between groups", one["beyond_levels"], two["beyond_levels"])
-    for key in "name", "levels", "link_mbit", "ranks":
+    for key in "name", "level_names", "link_mbit", "ranks":
         same(key, [host[key] for host in one["hosts"]], [host[key] for host in two["hosts"]])
     same("ranks", [rank["host"] for rank in one["ranks"]], [rank["host"] for rank in two["ranks"]])
 
@@ -247,7 +252,7 @@ def saved(path, other):
 def many(path):
     top = load(path)
     same("links of pairs", top["links"], [])
-    same("kinds", sum(kind["links"] for kind in top["link_kinds"]), 33 * 32)
+    same("kinds", sum(kind["link_count"] for kind in top["link_kinds"]), 33 * 32)
 
 
 def gpus(path):
@@ -257,9 +262,9 @@ def gpus(path):
     same("version", top["cuda_version"], "12.4")
     same("access", [pairs[0, to]["access"] for to in (1, 2, 3)], [True, True, False])
     same("speed", [pairs[0, to]["speed_rank"] for to in (1, 2, 3)], [0, 0, None])
-    same("links", [pairs[3, to]["nvlinks"] for to in (0, 1, 2)], [0, 0, 1])
-    same("to switches", [gpu["nvlinks_to_switches"] for gpu in top["list"]], [1, 2, 1, 2])
-    same("to others", [gpu["nvlinks_to_other_devices"] for gpu in top["list"]], [0, 0, 1, 0])
+    same("links", [pairs[3, to]["nvlink_count"] for to in (0, 1, 2)], [0, 0, 1])
+    same("to switches", [gpu["switch_nvlink_count"] for gpu in top["list"]], [1, 2, 1, 2])
+    same("to others", [gpu["other_nvlink_count"] for gpu in top["list"]], [0, 0, 1, 0])
     same("modes", [pairs[2, to]["mode"] for to in range(4)], ["spin", "staged", "ordered", "spin"])
     same("why", pairs[1, 2]["why"], "peer access in one direction only")
     same("UUID", top["list"][0]["uuid"], "GPU-5a5a5a5a-5a5a-5a5a-5a5a-5a5a5a5a5a00")

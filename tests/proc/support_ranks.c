@@ -141,17 +141,22 @@ static int get_id(shared_id *shared, const coll_config *config, int rank, int nr
 }
 
 /* Lets a rank believe that it is on one of several hosts (TEST_HOSTS), two in a rack and two racks
- * at a site (TEST_LEVELS). */
+ * at a site (TEST_LEVELS), or in five levels of unequal groups (TEST_LEVELS=5). */
 static void pretend_host(int rank, int nranks) {
   const char *hosts = getenv("TEST_HOSTS");
   if (!hosts)
     return;
-  char text[48];
+  char text[64];
+  const char *levels = getenv("TEST_LEVELS");
   const int host = rank * atoi(hosts) / nranks;
   snprintf(text, sizeof(text), "host%d", host);
   setenv("COLL_HOST_ID", text, 1);
-  snprintf(text, sizeof(text), "site%d@1ms/rack%d", host / 4, host / 2);
-  if (getenv("TEST_LEVELS"))
+  if (levels && strcmp(levels, "5") == 0)
+    snprintf(text, sizeof(text), "%d@1ms/%d/%d/%d/%d", host / 6, host / 4, host / 3, host / 2,
+             host == 1);
+  else
+    snprintf(text, sizeof(text), "site%d@1ms/rack%d", host / 4, host / 2);
+  if (levels)
     setenv("COLL_LEVELS", text, 1);
 }
 

@@ -24,6 +24,7 @@
 
 #include "case.h"
 #include "extent.h"
+#include "libcoll/comm/inspect.h"
 #include "support_ranks.h"
 
 /* The numbers of ranks, and how many of them tcp takes; a tour runs a case on one of so many of
@@ -229,9 +230,9 @@ Test(every, large_tcp, .timeout = 250) {
   tour("tcp", false, all_large, TCP_SHARE);
 }
 
-/* Ranks that believe they are on several hosts, with every algorithm for several hosts. */
-static void tour_hosts(void) {
-  static const int counts[][2] = {{4, 2}, {7, 3}, {8, 4}, {5, 5}, {16, 8}};
+/* Runs everything on ranks that believe they are on several hosts, with every algorithm for several
+ * hosts. */
+static void visit_hosts(int nranks, const char *hosts, rank_fn fn, unsigned turn) {
   static const char *const algorithms[] = {
       "allreduce:hier,reduce:hier,broadcast:hier,allgather:hier,reduce_scatter:hier",
       "allreduce:hier_ring,reduce:hier_chain,broadcast:hier_chain,allgather:hier_ring",
@@ -242,20 +243,26 @@ static void tour_hosts(void) {
       "allreduce:hier_levels",
       "allreduce:hier_levels_split",
       NULL};
-  for (size_t i = 0; i < sizeof(counts) / sizeof(*counts); i++)
-    for (size_t a = 0; a < sizeof(algorithms) / sizeof(*algorithms); a++) {
-      coll_config config = COLL_CONFIG_INIT;
-      config.timeout_ms = 30000;
-      config.algo = algorithms[a];
-      part p = {HOSTS_SHARE, (unsigned)(a + i), (size_t)512 * 1024};
-      char hosts[8];
-      snprintf(hosts, sizeof(hosts), "%d", counts[i][1]);
-      setenv("TEST_HOSTS", hosts, 1);
-      cr_assert_eq(run_processes(counts[i][0], &config, all_large, &p, 120, NULL), 0,
-                   "%d processes on %s hosts, %s", counts[i][0], hosts,
-                   algorithms[a] ? algorithms[a] : "free choice");
-    }
+  setenv("TEST_HOSTS", hosts, 1);
+  for (unsigned a = 0; a < sizeof(algorithms) / sizeof(*algorithms); a++) {
+    coll_config config = COLL_CONFIG_INIT;
+    config.timeout_ms = 30000;
+    config.algo = algorithms[a];
+    part p = {HOSTS_SHARE, a + turn, (size_t)512 * 1024};
+    cr_assert_eq(run_processes(nranks, &config, fn, &p, 120, NULL), 0,
+                 "%d processes on %s hosts, %s", nranks, hosts,
+                 algorithms[a] ? algorithms[a] : "free choice");
+  }
   unsetenv("TEST_HOSTS");
+}
+
+/* The same for several numbers of them. */
+static void tour_hosts(void) {
+  visit_hosts(4, "2", all_large, 0);
+  visit_hosts(7, "3", all_large, 1);
+  visit_hosts(8, "4", all_large, 2);
+  visit_hosts(5, "5", all_large, 3);
+  visit_hosts(16, "8", all_large, 4);
 }
 
 Test(every, hosts, .timeout = 250) {
@@ -266,4 +273,16 @@ Test(every, hosts, .timeout = 250) {
 Test(every, levels, .timeout = 250) {
   setenv("TEST_LEVELS", "1", 1);
   tour_hosts();
+}
+
+/* The same where hosts, of one or two ranks, are in groups at five levels. */
+static int all_large_deep(coll_comm *comm, int rank, int nranks, void *arg) {
+  const colli_shape shape = colli_comm_shape(comm, COLLI_ALLREDUCE);
+  if (shape.ninner != 5)
+    return 1;
+  return all_large(comm, rank, nranks, arg);
+}
+Test(every, five_levels, .timeout = 250) {
+  setenv("TEST_LEVELS", "5", 1);
+  visit_hosts(14, "8", all_large_deep, 0);
 }

@@ -137,8 +137,14 @@ expect 2 "--table takes a range" $many -b 8 --table
 expect 2 "--levels is not for --gpu" allreduce -n 16 --levels assumed -b 8 --gpu 4
 for levels in "" 8:500:0.01 8:500:0.01,12:1000:0.01,all:2000:0.01 all:2000:0.01 8:500:0.01,8:1000:0.01,all:1:1 \
   8:500:0.01,all:2000 8:500:0.01,all:2000:0.01x 8:0:0.01,all:2000:0.01 8.5:1:1,all:1:1 8:500:0.01,all:1:1,all:1:1 \
-  1:1:1,2:1:1,4:1:1,8:1:1,all:1:1 8:nan:1,all:1:1; do
-  expect 2 "--levels takes 'assumed', or 2 to 4 of RANKS:ALPHA:BETA" allreduce -n 64 --levels "$levels" -b 8
+  2:1:1,4:1:1,8:1:1,16:1:1,32:1:1,64:1:1,128:1:1,256:1:1,512:1:1,1024:1:1,all:1:1 8:nan:1,all:1:1; do
+  expect 2 "--levels takes 'assumed', or 2 to 10 of RANKS:ALPHA:BETA" allreduce -n 64 --levels "$levels" -b 8
+done
+
+# Prices of as many levels as there may be are found in a few seconds, though groups of each have only two of the one before.
+deep=8:500:0.1,16:1000:0.2,32:2000:0.4,64:4000:0.8,128:8000:1,256:16000:2,512:20000:3,1024:30000:4,2048:40000:5,all:1e6:8
+for coll in reduce allreduce; do
+  timeout 30 "$explain" $coll -n 65536 -b 64M --levels $deep > /dev/null || { echo "$coll at 10 levels: status $?"; failed=1; }
 done
 
 # Hosts whose links differ.

@@ -99,7 +99,7 @@ void shape_levels(colli_shape *shape, int ninner, bool both) {
   for (int level = 0; level < ninner; level++) {
     const int halvings = ninner - level;
     int seen[MANY] = {0}, count = 0;
-    memset(number, -1, sizeof(number));
+    memset(number, -1, ((size_t)shape->ngroups << halvings) * sizeof(*number));
     for (int rank = 0; rank < shape->nranks; rank++) {
       const int part = part_of(seen[shape->group[rank]]++, halvings, both);
       int *it = &number[(shape->group[rank] << halvings) + part];
@@ -112,9 +112,9 @@ void shape_levels(colli_shape *shape, int ninner, bool both) {
 }
 
 /* How many levels are inside the groups of a shape that has some: two, or where there are ranks
- * enough sometimes more. */
+ * enough sometimes more: test_deep.c has as many as there may be. */
 static int levels_of(const colli_shape *shape) {
-  return shape->nranks < 14 ? 2 : 2 + shape->nranks / 3 % (COLLI_INNER_LEVELS - 1);
+  return shape->nranks < 14 ? 2 : 2 + shape->nranks / 3 % 3;
 }
 
 /* All shapes of one root. */

@@ -122,6 +122,28 @@ static void expect_choice(cluster c, bool shared, size_t bytes, const char *name
   cr_expect_str_eq(found, name, "%zu bytes: %s", bytes, found);
 }
 
+/* Of a host that has many times as many ranks as others each still owns a share: in trees its lanes
+ * would be in each other's way, where a vector is reduced in place. */
+Test(shares, of_a_host_much_larger_than_others) {
+  static const char *const names[] = {"hier_trees", "hier_sites", "hier_split", "hier_lanes"};
+  const cluster hosts = {.sizes = {20, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}};
+  int32_t host_of[RANKS_MAX];
+  colli_shape shape = shape_of(&hosts, false, host_of);
+  for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+    const colli_algo *algo = colli_algo_find(COLLI_ALLREDUCE, names[i]);
+    colli_sched *scheds[RANKS_MAX];
+    char why[256] = "";
+    for (shape.rank = 0; shape.rank < shape.nranks; shape.rank++)
+      cr_assert_eq(colli_algo_emit(algo, &shape, &scheds[shape.rank]), COLL_OK);
+    const colli_verify_options options = {.slots = 2, .in_place = true, .passes = 2};
+    cr_expect_eq(
+        colli_verify((const colli_sched *const *)scheds, shape.nranks, &options, why, sizeof(why)),
+        COLL_OK, "%s: %s", names[i], why);
+    for (int rank = 0; rank < shape.nranks; rank++)
+      colli_sched_free(scheds[rank]);
+  }
+}
+
 Test(shares, choice) {
   expect_choice(hosts_of(32, 8, 8), false, 4u << 20, "hier_trees");
   expect_choice(hosts_of(32, 8, 7), false, 4u << 20, "hier_trees");

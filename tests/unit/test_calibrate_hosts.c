@@ -10,7 +10,7 @@
 
 enum { HOSTS = 3 };
 
-static int member[HOSTS] = {0, 1, 2};
+static int first[HOSTS] = {0, 1, 2};
 static colli_rank_info info[HOSTS];
 static bool measured[HOSTS];
 static hosts_found found;
@@ -19,9 +19,9 @@ static char text[8192]; /* what is printed or written */
 /* Hosts with these names at two sites, of which the last is alone; the line between them is 20 ms
  * long and its speed unknown. */
 static void find(const char *const names[HOSTS]) {
-  found = (hosts_found){.count = HOSTS, .member = member, .info = info, .depth = 1};
-  found.places.measured = measured;
-  found.places.sites = (colli_measured_groups){.count = 2, .inside_ns = 1e5, .apart_ns = 2e7};
+  found = (hosts_found){.delegates = {.rank = first, .count = HOSTS}, .info = info, .depth = 1};
+  found.levels.measured = measured;
+  found.levels.sites = (colli_measured_groups){.count = 2, .inside_ns = 1e5, .apart_ns = 2e7};
   for (int host = 0; host < HOSTS; host++) {
     info[host] = (colli_rank_info){.link_mbit = 1000, .link_source = COLLI_SPEED_MEASURED};
     snprintf(info[host].host, sizeof(info[host].host), "%s", names[host]);

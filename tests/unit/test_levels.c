@@ -55,6 +55,45 @@ Test(levels, none_wins_over_what_is_not_declared) {
   }
 }
 
+/* What is wrong with a setting; "" if nothing is, and then what the record says. */
+static const char *describe(const char *text, colli_rank_info *info) {
+  static coll_error error;
+  error = (coll_error)COLL_ERROR_INIT;
+  return colli_hierarchy_describe(text, info, &error) == COLL_OK ? "" : error.message;
+}
+
+/* The same of what Slurm says. */
+static const char *describe_slurm(const char *address, const char *pattern, colli_rank_info *info) {
+  setenv("SLURM_TOPOLOGY_ADDR", address, 1);
+  setenv("SLURM_TOPOLOGY_ADDR_PATTERN", pattern, 1);
+  cr_expect_str_empty(describe("", info));
+  return info->levels;
+}
+
+#define THREE "switch.switch.switch."
+#define NINE  THREE THREE THREE
+Test(levels, slurm_says_it) {
+  colli_rank_info info;
+  cr_expect_str_eq(describe_slurm("s0.s4.tux7", "switch.switch.node", &info), "s0/s4");
+  cr_expect_eq(info.level_source, COLLI_LEVELS_SLURM);
+  cr_expect_str_eq(describe_slurm("1.2.3.4.5.6.7.8.9.n", NINE "node", &info), "2/3/4/5/6/7/8/9");
+  const char *const none[][2] = {{"tux7", "node"},
+                                 {"tux7", "switch.node"},
+                                 {".tux7", "switch.node"},
+                                 {"a/b.tux7", "switch.node"},
+                                 {"", ""},
+                                 {"s0.tux7", "rack.node"}};
+  for (size_t i = 0; i < sizeof(none) / sizeof(*none); i++) {
+    cr_expect_str_empty(describe_slurm(none[i][0], none[i][1], &info));
+    cr_expect_eq(info.level_source, COLLI_LEVELS_UNKNOWN);
+  }
+  cr_expect_str_empty(describe("none", &info));
+  cr_expect_eq(info.level_source, COLLI_LEVELS_NONE, "it is switched off");
+  cr_expect_str_empty(info.levels);
+  cr_expect_str_empty(describe("mine", &info));
+  cr_expect_str_eq(info.levels, "mine", "the setting wins");
+}
+
 /* What is printed is as short as it can be, can be read, and is within limits. */
 Test(levels, speeds_and_times_are_printed) {
   static const struct {
@@ -164,7 +203,7 @@ Test(levels_file, what_is_refused) {
       {"a x 1gbit 2gbit\n", "line 1: it takes HOST LEVELS [SPEED]"},
       {"a x\nb x fast\n", "line 2: the speed of a link is like 100mbit"},
       {"a x 1gbit,\n", "line 1: the speed of a link"},
-      {"a x\n\nb x/y/z/u\n", "line 3: there are at most three levels"},
+      {"a x\n\nb 1/2/3/4/5/6/7/8/9\n", "line 3: there are at most 8 levels"},
       {"a x@fast\n", "line 1: behind a name and @"},
       {"a x/\n", "line 1: a level has no name"},
       {"# two\na x\nb x/y\n", "line 3: levels: 2, but line 2 has 1; all hosts need as many"},
@@ -206,10 +245,10 @@ Test(levels_file, long_lines_and_zeros) {
   static char text[2000];
   memset(text, ' ', sizeof(text) - 1);
   memcpy(text, "b x", 3);
-  memcpy(text + 1000, "\na y\n", 5);
-  cr_expect_not_null(strstr(read_as("a", "", text), "line 1: it is longer than 510 bytes"));
+  memcpy(text + 1500, "\na y\n", 5);
+  cr_expect_not_null(strstr(read_as("a", "", text), "line 1: it is longer than 1022 bytes"));
   write_file("b x\0\na y\n", 10);
-  cr_expect_not_null(strstr(read_path(path, "a", ""), "line 1: it is longer than 510 bytes, or"));
+  cr_expect_not_null(strstr(read_path(path, "a", ""), "line 1: it is longer than 1022 bytes, or"));
   unlink(path);
 }
 

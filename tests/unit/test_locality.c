@@ -435,42 +435,12 @@ Test(hierarchy, setting) {
   cr_expect_str_empty(describe(longest, &info));
   memset(longest, 'x', sizeof(longest) - 1);
   cr_expect_not_null(strstr(describe(longest, &info), "too long"));
-  cr_expect_not_null(strstr(describe("a/b/c/d", &info), "at most three levels"));
+  cr_expect_not_null(strstr(describe("1/2/3/4/5/6/7/8/9", &info), "at most 8 levels"));
   cr_expect_not_null(strstr(describe("a//c", &info), "no name"));
   const char *const bad[] = {"a@",    "a@20",    "a@20ms,100mbit", "a@0kbit",
                              "a@11s", "a@1ms x", "a@,1ms"};
   for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++)
     cr_expect_not_null(strstr(describe(bad[i], &info), "@200mbit,20ms"), "%s", bad[i]);
-}
-
-/* The same of what Slurm says. */
-static const char *describe_slurm(const char *address, const char *pattern, colli_rank_info *info) {
-  setenv("SLURM_TOPOLOGY_ADDR", address, 1);
-  setenv("SLURM_TOPOLOGY_ADDR_PATTERN", pattern, 1);
-  cr_expect_str_empty(describe("", info));
-  return info->levels;
-}
-
-Test(hierarchy, slurm_says_it) {
-  colli_rank_info info;
-  cr_expect_str_eq(describe_slurm("s0.s4.tux7", "switch.switch.node", &info), "s0/s4");
-  cr_expect_eq(info.level_source, COLLI_LEVELS_SLURM);
-  cr_expect_str_eq(describe_slurm("a.b.c.d.n", "switch.switch.switch.switch.node", &info), "b/c/d");
-  const char *const none[][2] = {{"tux7", "node"},
-                                 {"tux7", "switch.node"},
-                                 {".tux7", "switch.node"},
-                                 {"a/b.tux7", "switch.node"},
-                                 {"", ""},
-                                 {"s0.tux7", "rack.node"}};
-  for (size_t i = 0; i < sizeof(none) / sizeof(*none); i++) {
-    cr_expect_str_empty(describe_slurm(none[i][0], none[i][1], &info));
-    cr_expect_eq(info.level_source, COLLI_LEVELS_UNKNOWN);
-  }
-  cr_expect_str_empty(describe("none", &info));
-  cr_expect_eq(info.level_source, COLLI_LEVELS_NONE, "it is switched off");
-  cr_expect_str_empty(info.levels);
-  cr_expect_str_empty(describe("mine", &info));
-  cr_expect_str_eq(info.levels, "mine", "the setting wins");
 }
 
 Test(hierarchy, slurm_is_not_believed_if_it_contradicts_itself) {

@@ -11,7 +11,7 @@
 #include "libcoll/tuning/hierarchy.h"
 #include "libcoll/tuning/units.h"
 
-#define BUDGET_NS 10000000000ull /* for places and speeds */
+#define BUDGET_NS 10000000000ull /* for levels and speeds */
 #define PAIR_NS   200000000ull
 
 /* Settings that would say what is to be measured. */
@@ -34,31 +34,31 @@ static int failed(const coll_comm *comm, coll_status status, const coll_error *w
 
 /* Lists the first ranks of all hosts. False: out of memory. */
 static bool list_hosts(const coll_comm *comm, int nranks, hosts_found *found) {
-  found->member = calloc((size_t)nranks, sizeof(*found->member));
-  if (!found->member)
+  found->delegates.rank = calloc((size_t)nranks, sizeof(*found->delegates.rank));
+  if (!found->delegates.rank)
     return false;
   for (int rank = 0; rank < nranks; rank++)
     if (colli_comm_host(comm, rank) == rank)
-      found->member[found->count++] = rank;
-  found->info = calloc((size_t)found->count, sizeof(*found->info));
-  found->places.measured = calloc((size_t)nranks, sizeof(*found->places.measured));
-  return found->info && found->places.measured;
+      found->delegates.rank[found->delegates.count++] = rank;
+  found->info = calloc((size_t)found->delegates.count, sizeof(*found->info));
+  found->levels.measured = calloc((size_t)nranks, sizeof(*found->levels.measured));
+  return found->info && found->levels.measured;
 }
 
 /* Takes over what the ranks know now. */
 static void read_records(const coll_comm *comm, hosts_found *found) {
-  for (int host = 0; host < found->count; host++)
-    found->info[host] = colli_comm_info(comm, found->member[host]);
+  for (int host = 0; host < found->delegates.count; host++)
+    found->info[host] = colli_comm_info(comm, found->delegates.rank[host]);
   found->depth = colli_hierarchy_depth(&found->info[0]);
 }
 
 /* Measures a pair, of which this rank is one. */
-static coll_status measure_pair(coll_comm *comm, const int ends[2], int own, hosts_pair *pair) {
-  const colli_measured_ends both = {ends, 2, own};
+static coll_status measure_pair(coll_comm *comm, colli_delegates both, hosts_pair *pair) {
   double alpha_ns = 0, rate = 0;
   const coll_status status =
       colli_measure_line(comm, &both, colli_now_ns() + PAIR_NS, &alpha_ns, &rate);
-  const double network_ns = status == COLL_OK ? colli_comm_round_trip(comm, ends[1 - own]) : 0;
+  const double network_ns =
+      status == COLL_OK ? colli_comm_round_trip(comm, both.rank[1 - both.own]) : 0;
   pair->ns = network_ns > 0 ? fmin(network_ns, 2 * alpha_ns) : 2 * alpha_ns;
   pair->mbit = rate * COLLI_NS_PER_BYTE_AT_1_MBIT;
   return status;
@@ -71,12 +71,12 @@ static coll_status measure_pairs(coll_comm *comm, int rank, hosts_found *found) 
   coll_status status = numbers ? COLL_OK : COLL_ERR_NO_MEMORY;
   for (size_t i = 0; i < n && status == COLL_OK; i++) {
     hosts_pair *pair = &found->pair[i];
-    const int ends[2] = {found->member[pair->a], found->member[pair->b]};
+    int ranks[2] = {found->delegates.rank[pair->a], found->delegates.rank[pair->b]};
     status = coll_barrier(comm);
-    if (status != COLL_OK || (rank != ends[0] && rank != ends[1]))
+    if (status != COLL_OK || (rank != ranks[0] && rank != ranks[1]))
       continue;
-    status = measure_pair(comm, ends, rank == ends[1], pair);
-    if (rank == ends[0]) {
+    status = measure_pair(comm, (colli_delegates){ranks, 2, rank == ranks[1]}, pair);
+    if (rank == ranks[0]) {
       numbers[2 * i] = pair->ns;
       numbers[2 * i + 1] = pair->mbit;
     }
@@ -103,7 +103,7 @@ static int run(coll_comm *comm, int rank, int nranks, const char *output, hosts_
   coll_error error = COLL_ERROR_INIT;
   if (!list_hosts(comm, nranks, found))
     return failed(NULL, COLL_ERR_NO_MEMORY, NULL);
-  if (found->count == 1) {
+  if (found->delegates.count == 1) {
     if (rank == 0)
       fputs(
           "coll_calibrate: --hosts needs ranks on several hosts, as under collrun --hosts a:1,b:1 "
@@ -112,9 +112,9 @@ static int run(coll_comm *comm, int rank, int nranks, const char *output, hosts_
     return 1;
   }
   if (rank == 0)
-    printf("measuring the links between %d hosts ...\n", found->count);
+    printf("measuring the links between %d hosts ...\n", found->delegates.count);
   fflush(stdout);
-  coll_status status = colli_measure_links(comm, BUDGET_NS, &found->places, &error);
+  coll_status status = colli_measure_links(comm, BUDGET_NS, &found->levels, &error);
   if (status != COLL_OK)
     return failed(comm, status, &error);
   read_records(comm, found);
@@ -148,9 +148,9 @@ int calibrate_hosts(const char *output) {
   (void)coll_comm_nranks(comm, &nranks);
   const int exit_status = run(comm, rank, nranks, output, &found);
   (void)coll_comm_destroy(&comm);
-  free(found.member);
+  free(found.delegates.rank);
   free(found.info);
-  free(found.places.measured);
+  free(found.levels.measured);
   free(found.pair);
   return exit_status;
 }

@@ -17,11 +17,10 @@ typedef struct hosts_pair {
 
 /* What was found. */
 typedef struct hosts_found {
-  int count; /* hosts */
-  int *member;
-  colli_rank_info *info; /* of each host's first rank */
-  int depth;             /* levels */
-  colli_measured_places places;
+  colli_delegates delegates; /* the hosts' first ranks */
+  colli_rank_info *info;     /* of each */
+  int depth;                 /* levels */
+  colli_measured_levels levels;
   int npairs;
   hosts_pair *pair;
 } hosts_found;

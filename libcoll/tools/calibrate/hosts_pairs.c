@@ -31,7 +31,7 @@ static void add_pair(hosts_found *found, int a, int b) {
 }
 
 bool hosts_list_pairs(hosts_found *found) {
-  const int n = found->count, share = EACH / (found->depth + 1);
+  const int n = found->delegates.count, share = EACH / (found->depth + 1);
   found->npairs = 0;
   found->pair = calloc((size_t)n * (n <= FEW ? FEW : COLLI_HOST_LEVELS + 1), sizeof(*found->pair));
   if (!found->pair)

@@ -17,7 +17,7 @@
 
 /* Whether hosts are at several sites, and in racks of these, or of their only site. */
 static bool has_sites(const hosts_found *found) {
-  return found->depth > 0 && found->places.sites.count > 1;
+  return found->depth > 0 && found->levels.sites.count > 1;
 }
 static bool has_racks(const hosts_found *found) {
   return found->depth > has_sites(found);
@@ -33,7 +33,7 @@ static void print_reason(const colli_measured_groups *groups, const char *kind, 
 /* Prints which hosts are in each group. */
 static void print_members(const hosts_found *found, FILE *out) {
   const size_t skip = strlen(COLLI_LEVEL_MEASURED);
-  for (int first = 0; first < found->count; first++) {
+  for (int first = 0; first < found->delegates.count; first++) {
     const char *levels = found->info[first].levels;
     bool seen = false;
     for (int host = 0; host < first && !seen; host++)
@@ -41,7 +41,7 @@ static void print_members(const hosts_found *found, FILE *out) {
     if (seen)
       continue;
     fprintf(out, "  %s:", levels + skip);
-    for (int host = first; host < found->count; host++)
+    for (int host = first; host < found->delegates.count; host++)
       if (strcmp(found->info[host].levels, levels) == 0)
         fprintf(out, " %s", found->info[host].host);
     fputc('\n', out);
@@ -52,15 +52,15 @@ static void print_members(const hosts_found *found, FILE *out) {
 static void print_groups(const hosts_found *found, FILE *out) {
   fputc('\n', out);
   if (has_sites(found))
-    print_reason(&found->places.sites, "site", out);
+    print_reason(&found->levels.sites, "site", out);
   if (has_racks(found))
-    print_reason(&found->places.racks, "rack", out);
+    print_reason(&found->levels.racks, "rack", out);
   if (found->depth > 0)
     print_members(found, out);
   else
     fprintf(out, "%d hosts in one group: none are much nearer to each other than to others\n",
-            found->count);
-  if (found->places.racks.late)
+            found->delegates.count);
+  if (found->levels.racks.late)
     fputs("there was no time to find all groups\n", out);
 }
 
@@ -118,14 +118,14 @@ static void print_pairs(const hosts_found *found, double *numbers, FILE *out) {
  * record. */
 static double speed_of(const hosts_found *found, int host) {
   const colli_rank_info *info = &found->info[host];
-  const bool measured = found->places.measured[found->member[host]];
+  const bool measured = found->levels.measured[found->delegates.rank[host]];
   return measured && info->link_source == COLLI_SPEED_MEASURED ? info->link_mbit : 0;
 }
 
 /* Prints the hosts whose links were not measured. */
 static void print_unmeasured(const hosts_found *found, int count, FILE *out) {
   fprintf(out, "not measured: the links of %d host%s (", count, count == 1 ? "" : "s");
-  for (int host = 0, printed = 0; host < found->count; host++)
+  for (int host = 0, printed = 0; host < found->delegates.count; host++)
     if (speed_of(found, host) <= 0)
       fprintf(out, "%s%s", printed++ ? ", " : "", found->info[host].host);
   fputs(")\n", out);
@@ -134,13 +134,13 @@ static void print_unmeasured(const hosts_found *found, int count, FILE *out) {
 /* Prints the hosts whose links are slow. `numbers` has room for all hosts. */
 static void print_slow(const hosts_found *found, double *numbers, FILE *out) {
   int known = 0, slow = 0;
-  for (int host = 0; host < found->count; host++)
+  for (int host = 0; host < found->delegates.count; host++)
     if (speed_of(found, host) > 0)
       numbers[known++] = speed_of(found, host);
   qsort(numbers, (size_t)known, sizeof(*numbers), compare);
   const double median = known > 0 ? numbers[known / 2] : 0;
   fputc('\n', out);
-  for (int host = 0; host < found->count; host++) {
+  for (int host = 0; host < found->delegates.count; host++) {
     const double mbit = speed_of(found, host);
     if (mbit <= 0 || mbit >= SLOW * median)
       continue;
@@ -150,9 +150,10 @@ static void print_slow(const hosts_found *found, double *numbers, FILE *out) {
   }
   if (known > 0 && slow == 0)
     fprintf(out, "no host%s is slow: links have %.4g to %.4g Mbit/s\n",
-            known < found->count ? " of those measured" : "", numbers[0], numbers[known - 1]);
-  if (known < found->count)
-    print_unmeasured(found, found->count - known, out);
+            known < found->delegates.count ? " of those measured" : "", numbers[0],
+            numbers[known - 1]);
+  if (known < found->delegates.count)
+    print_unmeasured(found, found->delegates.count - known, out);
 }
 
 /* ---- settings -------------------------------------------------------------------------------- */
@@ -181,7 +182,7 @@ static void print_levels(const colli_rank_info *info, FILE *out) {
 
 /* Prints the setting of each host, or a line of a file. */
 static void print_settings(const hosts_found *found, bool file, FILE *out) {
-  for (int host = 0; host < found->count; host++) {
+  for (int host = 0; host < found->delegates.count; host++) {
     const colli_rank_info *info = &found->info[host];
     char speed[32] = "";
     if (speed_of(found, host) > 0)
@@ -193,7 +194,7 @@ static void print_settings(const hosts_found *found, bool file, FILE *out) {
 }
 
 bool hosts_print(const hosts_found *found, FILE *out) {
-  double *numbers = calloc((size_t)(found->npairs + found->count), sizeof(*numbers));
+  double *numbers = calloc((size_t)(found->npairs + found->delegates.count), sizeof(*numbers));
   if (!numbers)
     return false;
   print_groups(found, out);
@@ -207,7 +208,7 @@ bool hosts_print(const hosts_found *found, FILE *out) {
 
 /* Finds two hosts of which one's line would be the other's, too. False: there are none. */
 static bool find_twins(const hosts_found *found, const char *twins[2]) {
-  for (int host = 0; host < found->count; host++)
+  for (int host = 0; host < found->delegates.count; host++)
     for (int other = 0; other < host; other++) {
       twins[0] = found->info[other].host;
       twins[1] = found->info[host].host;

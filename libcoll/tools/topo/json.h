@@ -12,8 +12,9 @@
 /* A machine, as a value of that name. */
 void topo_json_machine(const colli_topo *topo, const char *name, colli_json *json);
 
-/* The places of ranks on it. */
-void topo_json_places(const colli_topo *topo, const int *cores, int nranks, colli_json *json);
+/* The ranks on it. */
+void topo_json_machine_ranks(const colli_topo *topo, const int *cores, int nranks,
+                             colli_json *json);
 
 /* Lines of text, as a list. */
 void topo_json_lines(const char *text, const char *name, colli_json *json);

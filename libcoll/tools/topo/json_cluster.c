@@ -31,7 +31,7 @@ static bool put_machines(const cluster *c, const char *path, colli_json *json, c
 /* The names of a host's levels, the widest first. */
 static void put_names(const char *levels, colli_json *json) {
   char name[COLLI_LEVELS_BYTES];
-  colli_json_open(json, "levels", '[');
+  colli_json_open(json, "level_names", '[');
   for (size_t length; *levels; levels += length + (levels[length] == '/')) {
     length = strcspn(levels, "/");
     snprintf(name, sizeof(name), "%.*s", (int)length, levels);
@@ -77,7 +77,7 @@ static void put_hosts(const cluster *c, const topo_ranks *from, members *m, coll
     colli_json_number(json, "link_mbit", host->link_mbit > 0 ? host->link_mbit : NAN);
     if (from)
       colli_json_text(
-          json, "link_mbit_from",
+          json, "link_source",
           host->link_mbit > 0
               ? topo_ranks_speed_source(colli_comm_info(from->comm, m->first[i]).link_source)
               : NULL);
@@ -95,9 +95,9 @@ static void put_levels(const cluster *c, members *m, colli_json *json) {
     const cluster_level *level = &c->level[i];
     const bool given = level->cost.beta_ns_per_byte > 0;
     colli_json_open(json, NULL, '{');
-    colli_json_int(json, "names", level->names);
+    colli_json_int(json, "level_name_count", level->names);
     colli_json_number(json, "alpha_ns", given ? level->cost.alpha_ns : c->model.near_alpha_ns);
-    colli_json_number(json, "ns_per_byte",
+    colli_json_number(json, "beta_ns_per_byte",
                       given ? level->cost.beta_ns_per_byte : c->model.near_beta_ns_per_byte);
     find_members(level->group, c->nranks, m);
     colli_json_open(json, "groups", '[');
@@ -109,7 +109,7 @@ static void put_levels(const cluster *c, members *m, colli_json *json) {
   colli_json_close(json, ']');
   colli_json_open(json, "beyond_levels", '{');
   colli_json_number(json, "alpha_ns", c->model.alpha_ns);
-  colli_json_number(json, "ns_per_byte", c->model.beta_ns_per_byte);
+  colli_json_number(json, "beta_ns_per_byte", c->model.beta_ns_per_byte);
   colli_json_close(json, '}');
 }
 
@@ -172,11 +172,11 @@ static void put_link(const topo_ranks *from, const topo_paths *paths, int rank, 
   colli_json_int(json, "to", peer);
   colli_json_text(json, "transport", link->transport);
   colli_json_text(json, "why", link->reason);
-  colli_json_int(json, "rails", rails > 0 ? rails : -1);
-  colli_json_int(json, "rails_not_connected", rails > 0 ? lost : -1);
+  colli_json_int(json, "rail_count", rails > 0 ? rails : -1);
+  colli_json_int(json, "unconnected_rail_count", rails > 0 ? lost : -1);
   put_ways(topo_paths_of(paths, rank, peer), json);
   colli_json_number(json, "alpha_ns", cost.alpha_ns);
-  colli_json_number(json, "ns_per_byte", cost.beta_ns_per_byte);
+  colli_json_number(json, "beta_ns_per_byte", cost.beta_ns_per_byte);
   colli_json_close(json, '}');
 }
 
@@ -190,7 +190,7 @@ void topo_json_links(const topo_ranks *from, const topo_paths *paths, colli_json
       colli_json_open(json, NULL, '{');
       colli_json_text(json, "transport", topo_ranks_link(from, rank, peer)->transport);
       colli_json_text(json, "why", topo_ranks_link(from, rank, peer)->reason);
-      colli_json_int(json, "links", count);
+      colli_json_int(json, "link_count", count);
       colli_json_int(json, "first_from", rank);
       colli_json_int(json, "first_to", peer);
       colli_json_close(json, '}');

@@ -81,12 +81,12 @@ static void put_nvlinks(const colli_topo *topo, int device, colli_json *json) {
     if (link->gpu != device)
       continue;
     colli_json_open(json, NULL, '{');
-    colli_json_text(json, "to", ends[link->end]);
+    colli_json_text(json, "to_kind", ends[link->end]);
     if (link->end == COLLI_NVLINK_GPU)
-      colli_json_text(json, "name", topo->devices[link->to].name);
+      colli_json_text(json, "to_name", topo->devices[link->to].name);
     else
-      colli_json_int(json, "index", link->end == COLLI_NVLINK_OTHER ? -1 : link->to);
-    colli_json_number(json, "mbit", link->mbit);
+      colli_json_int(json, "to_index", link->end == COLLI_NVLINK_OTHER ? -1 : link->to);
+    colli_json_number(json, "link_mbit", link->mbit);
     colli_json_close(json, '}');
   }
   colli_json_close(json, ']');
@@ -100,7 +100,7 @@ static void put_device(const colli_topo *topo, int index, colli_json *json) {
   put_known(json, "bus", device->bus);
   colli_json_int(json, "numa_node", device->numa_node);
   colli_json_int(json, "package", device->package);
-  put_positive(json, "mbit", device->link_mbit);
+  put_positive(json, "link_mbit", device->link_mbit);
   if (device->kind == COLLI_DEVICE_GPU) {
     put_nearest(topo, device->bus, json);
     put_nvlinks(topo, index, json);
@@ -123,8 +123,8 @@ static void put_nvlink_pairs(const colli_topo *topo, colli_json *json) {
       colli_json_open(json, NULL, '{');
       colli_json_text(json, "from", topo->devices[a].name);
       colli_json_text(json, "to", topo->devices[b].name);
-      colli_json_number(json, "mbit", direct);
-      colli_json_number(json, "mbit_over_switches", switched);
+      colli_json_number(json, "direct_mbit", direct);
+      colli_json_number(json, "switched_mbit", switched);
       colli_json_close(json, '}');
     }
   colli_json_close(json, ']');
@@ -133,10 +133,10 @@ static void put_nvlink_pairs(const colli_topo *topo, colli_json *json) {
 void topo_json_machine(const colli_topo *topo, const char *name, colli_json *json) {
   colli_json_open(json, name, '{');
   colli_json_text(json, "source", topo->source);
-  colli_json_int(json, "packages", topo->npackages);
-  colli_json_int(json, "numa_nodes", topo->nnuma);
-  colli_json_int(json, "allowed_cores", colli_topo_allowed_cores(topo));
-  colli_json_int(json, "hardware_threads", topo->npus);
+  colli_json_int(json, "package_count", topo->npackages);
+  colli_json_int(json, "numa_node_count", topo->nnuma);
+  colli_json_int(json, "allowed_core_count", colli_topo_allowed_cores(topo));
+  colli_json_int(json, "hardware_thread_count", topo->npus);
   put_bytes(json, "memory_bytes", topo->memory_bytes);
   put_caches(json, "l3_caches", topo->nl3, topo->l3_bytes);
   put_caches(json, "l2_caches", topo->nl2, topo->l2_bytes);
@@ -152,8 +152,9 @@ void topo_json_machine(const colli_topo *topo, const char *name, colli_json *jso
   colli_json_close(json, '}');
 }
 
-void topo_json_places(const colli_topo *topo, const int *cores, int nranks, colli_json *json) {
-  colli_json_open(json, "places", '[');
+void topo_json_machine_ranks(const colli_topo *topo, const int *cores, int nranks,
+                             colli_json *json) {
+  colli_json_open(json, "ranks", '[');
   for (int rank = 0; rank < nranks; rank++) {
     const colli_topo_core *core = cores[rank] >= 0 ? &topo->cores[cores[rank]] : NULL;
     colli_json_open(json, NULL, '{');
@@ -193,8 +194,8 @@ static void put_gpu(const topo_gpus *gpus, int index, colli_json *json) {
   colli_json_int(json, "numa_node", gpu->place ? gpu->place->place.numa_node : -1);
   colli_json_int(json, "package", gpu->place ? gpu->place->package : -1);
   put_nearest(gpus->topo, gpu->bus, json);
-  colli_json_int(json, "nvlinks_to_switches", gpus->has_links ? gpu->switch_links : -1);
-  colli_json_int(json, "nvlinks_to_other_devices", gpus->has_links ? gpu->more_links : -1);
+  colli_json_int(json, "switch_nvlink_count", gpus->has_links ? gpu->switch_links : -1);
+  colli_json_int(json, "other_nvlink_count", gpus->has_links ? gpu->more_links : -1);
   colli_json_close(json, '}');
 }
 
@@ -214,7 +215,7 @@ static void put_pair(const topo_gpus *gpus, int from, int to, colli_json *json) 
   if (from != to) {
     colli_json_bool(json, "access", pair->access);
     colli_json_int(json, "speed_rank", pair->access ? pair->speed_rank : -1);
-    colli_json_int(json, "nvlinks", gpus->has_links ? pair->links : -1);
+    colli_json_int(json, "nvlink_count", gpus->has_links ? pair->links : -1);
     colli_json_text(json, "pci", words[pair->distance]);
   }
   colli_json_text(json, "mode", colli_param_word(COLLI_PARAM_GPU_MODE, mode));

@@ -36,7 +36,7 @@ int topo_json_show_machine(const char *path, const colli_topo *topo, int nranks,
   const bool made = cores && (!here || topo_here_json(topo, &json));
   if (cores) {
     colli_topo_place(topo, nranks, cores);
-    topo_json_places(topo, cores, nranks, &json);
+    topo_json_machine_ranks(topo, cores, nranks, &json);
   }
   free(cores);
   return end(&file, &json, made, NULL);

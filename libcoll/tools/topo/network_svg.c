@@ -29,11 +29,12 @@ typedef struct drawing {
 
 static const char style[] =
     "<style>text{font-family:'DejaVu Sans',Verdana,sans-serif;font-size:11px;fill:#1d2733}"
-    "rect{stroke:#5b6b7d;rx:4;fill:#fff}.level0>rect{fill:#eef2f7}.level1>rect{fill:#e5efe2}"
-    ".level2>rect{fill:#fbf3df}.level3>rect,.level4>rect{fill:#f4e9f2}.rank "
-    "rect,.unit>rect{fill:#ffcf70}"
-    "path{fill:none;opacity:.75}.meet0{stroke:#8a96a3}.meet1{stroke:#3466a3}.meet2{stroke:#c4551b}"
-    ".meet3,.meet4,.meet5{stroke:#a3184a}.rails{font-size:9px;paint-order:stroke;stroke:#fff;"
+    "rect{stroke:#5b6b7d;rx:4;fill:#fff}[class^=level]>rect{fill:#f4e9f2}"
+    ".level0>rect{fill:#eef2f7}.level1>rect{fill:#e5efe2}.level2>rect{fill:#fbf3df}"
+    ".rank rect,.unit>rect{fill:#ffcf70}"
+    "path{fill:none;opacity:.75}[class^=meet]{stroke:#a3184a}"
+    ".meet0{stroke:#8a96a3}.meet1{stroke:#3466a3}.meet2{stroke:#c4551b}"
+    ".rails{font-size:9px;paint-order:stroke;stroke:#fff;"
     "stroke-width:3px}.rails.lost{fill:#c00}</style>\n"
     "<defs><marker id=\"tip\" viewBox=\"0 0 8 8\" refX=\"8\" refY=\"4\" "
     "markerUnits=\"userSpaceOnUse\" markerWidth=\"7\" "

@@ -1,6 +1,6 @@
 /*
- * test_places.c: hosts are grouped into sites, and these into racks, by round trips; here made up
- * ones, between ranks that each stand for a host.
+ * test_distances.c: hosts are grouped into sites, and these into racks, by round trips; here made
+ * up ones, between ranks that each stand for a host.
  */
 #include <criterion/criterion.h>
 #include <stdbool.h>
@@ -63,21 +63,21 @@ static bool is_grouped(const colli_measured_groups *groups, int count, const cha
 
 /* Groups the hosts of the scene. */
 static int group(coll_comm *comm, int rank, int nranks, void *arg) {
-  int member[MOST], number[MOST];
+  int first[MOST], number[MOST];
   (void)arg;
   const int count = nranks / step, own = rank % step == 0 ? rank / step : -1;
   for (int host = 0; host < count; host++)
-    member[host] = host * step;
-  const colli_measured_hosts hosts = {member, count, own, made_up, late == rank ? 0 : UINT64_MAX};
+    first[host] = host * step;
+  const colli_distances distances = {{first, count, own}, made_up, late == rank ? 0 : UINT64_MAX};
   colli_measured_groups groups = {.group = number};
-  RANK_OK(colli_measure_sites(comm, &hosts, &groups));
+  RANK_OK(colli_measure_sites(comm, &distances, &groups));
   RANK_CHECK(!now->found_site || is_grouped(&groups, count, now->found_site));
   RANK_CHECK((groups.apart_ns > 0) == (groups.count > 1));
   if (groups.count > 1)
     RANK_CHECK(groups.apart_ns >= now->sites * 1e3 && groups.inside_ns < groups.apart_ns);
   RANK_CHECK(groups.late == (cut && now->sites > 0));
   const int sites = groups.count;
-  RANK_OK(colli_measure_racks(comm, &hosts, &groups));
+  RANK_OK(colli_measure_racks(comm, &distances, &groups));
   RANK_CHECK(now->found_rack ? is_grouped(&groups, count, now->found_rack) : groups.count == sites);
   RANK_CHECK(groups.late == cut);
   RANK_CHECK((groups.apart_ns > 0) == (groups.count > sites));
@@ -94,12 +94,12 @@ static void check(scene it) {
 }
 
 /* Nothing is far. */
-Test(places, one_room) {
+Test(distances, one_room) {
   check((scene){"0000000000", "0000000000", 30, 0, 0, 60, "0000000000", "0000000000"});
   check((scene){"0", "0", 30, 0, 0, 0, "0", "0"});
 }
 
-Test(places, sites) {
+Test(distances, sites) {
   check((scene){"001011", "000000", 30, 0, 20000, 100, "001011", "001011"});
   check(
       (scene){"0111122222222", "0000000000000", 30, 0, 5000, 30, "0111122222222", "0111122222222"});
@@ -108,12 +108,12 @@ Test(places, sites) {
                 "000000000000"}); /* too many */
 }
 
-Test(places, racks) {
+Test(distances, racks) {
   check((scene){"00000000", "01011010", 30, 400, 0, 20, "00000000", "01011010"});
   check((scene){"0000000", "0122222", 30, 200, 0, 9, "0000000", "0122222"}); /* unequal ones */
 }
 
-Test(places, racks_of_sites) {
+Test(distances, racks_of_sites) {
   check(
       (scene){"000000111111", "001122334455", 30, 300, 20000, 10, "000000111111", "001122334455"});
   check((scene){"00001111", "00112222", 30, 300, 20000, 10, "00001111",
@@ -121,25 +121,25 @@ Test(places, racks_of_sites) {
 }
 
 /* Hosts that are all as far from each other are not in racks. */
-Test(places, no_racks) {
+Test(distances, no_racks) {
   check((scene){"00000000000000", "0123456789abcd", 0, 150, 0, 9, "00000000000000",
                 "00000000000000"});
   check((scene){"00000", "01234", 0, 150, 0, 9, "00000", "00000"});
 }
 
 /* What differs is not much. */
-Test(places, gradual) {
+Test(distances, gradual) {
   check((scene){"0000000000", "0000000000", 60, 0, 0, 200, "0000000000", "0000000000"});
   check((scene){"00000000", "00001111", 60, 120, 0, 0, "00000000", "00000000"});
 }
 
 /* Where the network says nothing, there are no racks; nor sites, but on busy cores it may seem so.
  */
-Test(places, unknown) {
+Test(distances, unknown) {
   check((scene){"000000", "012345", 0, 0, 0, 0, NULL, NULL});
 }
 
-Test(places, several_ranks_on_each_host) {
+Test(distances, several_ranks_on_each_host) {
   step = 2;
   check((scene){"00001111", "00112222", 30, 300, 20000, 10, "00001111", "00112222"});
 }
@@ -147,7 +147,7 @@ Test(places, several_ranks_on_each_host) {
 /* Where time is over for one rank, be it the first host or a rank that measures nothing, all end
  * with the same groups: of what is known by then. Two sites are found whatever the time, three are
  * not. */
-Test(places, time_is_over) {
+Test(distances, time_is_over) {
   for (step = 1; step <= 2; step++)
     for (late = 0; late <= 3; late += 3) {
       cut = true;
