@@ -17,6 +17,8 @@
  * rank has 1.3 times its part of the vector, instead of 1.75 times.
  */
 int colli_shares_count(const colli_layout *l) {
+  if (l->equal)
+    return l->size[0];
   const int most = colli_layout_largest(l);
   bool even = true;
   long long ranks = 0;
@@ -24,8 +26,6 @@ int colli_shares_count(const colli_layout *l) {
     even = even && most % l->size[group] == 0;
     ranks += l->size[group];
   }
-  if (l->equal)
-    return most;
   long long shares = even ? most : 2ll * most, cap = SHARES_A_RANK * ranks / l->ngroups;
   cap = cap < SHARES_MAX ? cap : SHARES_MAX;
   return (int)(shares < cap ? shares : cap);
@@ -104,7 +104,7 @@ coll_status colli_shares_split(colli_whole *whole, const colli_hier *hier, const
     const int share = owned_share(&d, l->size[l->group], l->position, number);
     if (share < 0)
       break;
-    colli_layout_find_peers(l, shape->nranks, share, false);
+    colli_layout_find_peers(l, share, false);
     colli_part across = {.among = colli_layout_across(l, shape, l->peers),
                          .ranks = l->peers,
                          .first = on.first + share * each,
@@ -136,8 +136,7 @@ static void add_owner(colli_whole *whole, const colli_layout *l, int half, int c
 }
 
 /* Adds the steps for one half, in rising order as in colli_shares_split(). */
-static coll_status add_half(colli_whole *whole, const colli_hier *hier, const colli_shape *shape,
-                            colli_layout *l, int half) {
+static coll_status add_half(colli_whole *whole, const colli_hier *hier, colli_layout *l, int half) {
   const int shares = colli_shares_count(l);
   const dealt d = {
       .on = {.first = half * shares, .chunks = shares}, .shares = shares, .mirrored = half == 1};
@@ -146,7 +145,7 @@ static coll_status add_half(colli_whole *whole, const colli_hier *hier, const co
     const int share = owned_share(&d, l->size[l->group], l->position, number);
     if (share < 0)
       break;
-    colli_layout_find_peers(l, shape->nranks, share, d.mirrored);
+    colli_layout_find_peers(l, share, d.mirrored);
     add_owner(whole, l, half, d.on.first + share);
   }
   if (status == COLL_OK)
@@ -154,8 +153,7 @@ static coll_status add_half(colli_whole *whole, const colli_hier *hier, const co
   return status;
 }
 
-coll_status colli_shares_trees(colli_whole *whole, const colli_hier *hier, const colli_shape *shape,
-                               colli_layout *l) {
-  coll_status status = add_half(whole, hier, shape, l, 0);
-  return status == COLL_OK ? add_half(whole, hier, shape, l, 1) : status;
+coll_status colli_shares_trees(colli_whole *whole, const colli_hier *hier, colli_layout *l) {
+  coll_status status = add_half(whole, hier, l, 0);
+  return status == COLL_OK ? add_half(whole, hier, l, 1) : status;
 }
