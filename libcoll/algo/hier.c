@@ -121,7 +121,7 @@ coll_status colli_hier_emit(const colli_hier *hier, const colli_shape *shape, co
   else if (whole.builder && blocks)
     status = colli_hier_blocks(&whole, hier, shape, &l);
   else if (whole.builder && hier->trees)
-    status = colli_shares_trees(&whole, hier, shape, &l);
+    status = colli_shares_trees(&whole, hier, &l);
   else if (whole.builder)
     status = add_lanes(&whole, hier, shape, &l, chunks);
   colli_layout_free(&l);

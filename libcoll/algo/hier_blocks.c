@@ -198,7 +198,7 @@ coll_status colli_hier_blocks(colli_whole *whole, const colli_hier *hier, const 
   if (!list_blocks(&b, shape, l, split && (gathers || !hier->duplex)))
     return COLL_ERR_NO_MEMORY;
   if (split)
-    colli_layout_find_peers(l, shape->nranks, l->position, false);
+    colli_layout_find_peers(l, l->position, false);
   coll_status status;
   if (hier->duplex)
     status = (gathers ? gather_duplex : scatter_duplex)(whole, hier, shape, l, &b);

@@ -6,13 +6,19 @@
 
 /* Frees the tables of a layout. */
 void colli_layout_free(colli_layout *l) {
-  free(l->of); /* and what is behind it */
+  if (!l->kept)
+    free(l->of); /* and what is behind it */
+}
+
+void colli_layouts_free(colli_layouts *layouts) {
+  for (int widest = 0; widest < 2; widest++)
+    free(layouts->at[widest].of);
 }
 
 /* Numbers the groups that have ranks, in the order of their first ranks; returns their number. */
 static int number_groups(colli_layout *l, const colli_shape *shape, const int32_t *group) {
   int n = shape->nranks, found = 0;
-  int *number = l->inside + n; /* of each group of the shape, plus 1 */
+  int *number = l->begin; /* of each group of the shape, plus 1 */
   for (int rank = 0; rank < n; rank++) {
     int *known = &number[group[rank]];
     *known = *known ? *known : ++found;
@@ -82,7 +88,26 @@ static void find_groups(colli_layout *l, const colli_shape *shape, int *memory) 
   l->ngroups = l->ngroups > 1 ? l->ngroups : shape->nranks;
 }
 
-bool colli_layout_make(colli_layout *l, const colli_shape *shape, bool widest) {
+/* Lists the members of each group, and finds its leader. */
+static void list_members(colli_layout *l, const colli_shape *shape) {
+  for (int rank = 0; rank < shape->nranks; rank++)
+    l->size[l->of[rank]]++;
+  for (int group = 0, before = 0; group < l->ngroups; group++) {
+    l->begin[group] = before;
+    before += l->size[group];
+    l->equal &= l->size[group] == l->size[0];
+  }
+  int *seen = l->peers;
+  for (int i = 0; i < shape->nranks; i++) {
+    const int rank = l->order[i], group = l->of[rank];
+    if (seen[group] == 0 || rank == shape->root)
+      l->leader[group] = rank;
+    l->members[l->begin[group] + seen[group]++] = rank;
+  }
+}
+
+/* Fills in what is the same for all ranks; false if out of memory. */
+static bool make_for_all(colli_layout *l, const colli_shape *shape, bool widest) {
   const size_t n = (size_t)shape->nranks, levels = (size_t)shape->ninner;
   *l = (colli_layout){.equal = true, .widest = widest, .wider = shape->ninner};
   l->of = calloc(n, (7 + levels + (levels ? 4 : 0)) * sizeof(int) + 1);
@@ -92,40 +117,39 @@ bool colli_layout_make(colli_layout *l, const colli_shape *shape, bool widest) {
   l->leader = l->size + n;
   l->peers = l->leader + n;
   l->order = l->peers + n;
-  l->inside = l->order + n; /* and the numbers of number_groups() */
-  l->above = l->inside + 2 * n;
+  l->members = l->order + n;
+  l->begin = l->members + n; /* and the numbers of number_groups() */
+  l->above = l->begin + n;
   int *memory = l->above + levels * n;
   if (shape->share && shape->ngroups > 1 && shape->group && !widest)
     l->share = (uint8_t *)(memory + (levels ? 4 * n : 0));
   for (int rank = 0; rank < shape->nranks; rank++)
     l->order[rank] = rank;
   find_groups(l, shape, memory);
-  l->group = l->of[shape->rank];
-  for (int i = 0; i < shape->nranks; i++) {
-    const int rank = l->order[i], group = l->of[rank];
-    if (rank == shape->rank)
-      l->position = l->size[group];
-    if (l->size[group] == 0 || rank == shape->root)
-      l->leader[group] = rank;
-    if (group == l->group)
-      l->inside[l->size[group]] = rank;
-    l->size[group]++;
+  list_members(l, shape);
+  return true;
+}
+
+bool colli_layout_make(colli_layout *l, const colli_shape *shape, bool widest) {
+  colli_layout *kept = shape->layouts ? &shape->layouts->at[widest] : NULL;
+  if ((!kept || !kept->of) && !make_for_all(kept ? kept : l, shape, widest))
+    return false;
+  if (kept) {
+    *l = *kept;
+    l->kept = true;
   }
-  for (int group = 0; group < l->ngroups; group++)
-    l->equal &= l->size[group] == l->size[0];
+  l->group = l->of[shape->rank];
+  l->inside = l->members + l->begin[l->group];
+  while (l->inside[l->position] != shape->rank)
+    l->position++;
   return true;
 }
 
 /* Finds the owners of a share, group by group. */
-void colli_layout_find_peers(colli_layout *l, int nranks, int share, bool mirrored) {
-  int *seen = l->leader; /* symmetric parts need no leader */
+void colli_layout_find_peers(colli_layout *l, int share, bool mirrored) {
   for (int group = 0; group < l->ngroups; group++)
-    seen[group] = 0;
-  for (int i = 0; i < nranks; i++) {
-    const int rank = l->order[i], group = l->of[rank];
-    if (seen[group]++ == colli_layout_owning(l->size[group], share, mirrored))
-      l->peers[group] = rank;
-  }
+    l->peers[group] =
+        l->members[l->begin[group] + colli_layout_owning(l->size[group], share, mirrored)];
 }
 
 colli_shape colli_layout_across(colli_layout *l, const colli_shape *shape, const int *members) {
@@ -156,10 +180,8 @@ colli_shape colli_layout_within(colli_layout *l, const colli_shape *shape) {
   for (int level = 0; l->widest && level < shape->ninner; level++) {
     int32_t *to = l->above + (size_t)level * (size_t)shape->nranks;
     int last = -1, count = 0, found = 0; /* members of a group follow each other */
-    for (int i = 0; i < shape->nranks; i++) {
-      const int rank = l->order[i], it = shape->inner[level][rank];
-      if (l->of[rank] != largest)
-        continue;
+    for (int i = 0; i < out.nranks; i++) {
+      const int it = shape->inner[level][l->members[l->begin[largest] + i]];
       found += it != last;
       last = it;
       to[count++] = found - 1;

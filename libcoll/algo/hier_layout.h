@@ -17,12 +17,23 @@ typedef struct colli_layout {
   int *of;        /* [rank] its group */
   int *size;      /* [group] */
   int *leader;    /* [group] rank */
-  int *inside;    /* [position] ranks of the own group */
+  int *members;   /* all ranks, sorted by group, and in a group by position ... */
+  int *begin;     /* [group] ... from here on */
+  int *inside;    /* [position] ranks of the own group: a part of members */
   int *peers;     /* [group] who owns a share, once colli_layout_find_peers() was called */
   int32_t *above; /* [level][group] the groups of the groups; or of the widest groups' ranks:
                    * [level][position] */
   uint8_t *share; /* [group], in this order of groups; NULL: none */
+  bool kept;      /* its memory is that of colli_layouts */
 } colli_layout;
+
+/* The layouts of a shape's groups, which are the same for all ranks but for their own places: for
+ * who makes schedules of thousands of ranks. Begins as zeros. */
+typedef struct colli_layouts {
+  colli_layout at[2]; /* [widest] */
+} colli_layouts;
+
+void colli_layouts_free(colli_layouts *layouts);
 
 /* Fills in the layout of groups; false if out of memory. Without groups, each rank is a group.
  * Positions follow the numbers of ranks, but in the widest groups ranks of a host are neighbours.
@@ -45,8 +56,8 @@ static inline int colli_layout_owning(int size, int share, bool mirrored) {
 }
 
 /* Finds the owners of a share, group by group. Where groups are of one size, share p belongs to the
- * ranks of position p. Leaders are forgotten. */
-void colli_layout_find_peers(colli_layout *l, int nranks, int share, bool mirrored);
+ * ranks of position p. */
+void colli_layout_find_peers(colli_layout *l, int share, bool mirrored);
 
 /* The position of the leader in the rank's own group. */
 static inline int colli_layout_lead(const colli_layout *l) {

@@ -20,6 +20,8 @@
  * In trees each rank owns one, which keeps its lanes apart.
  */
 int colli_shares_count(const colli_hier *hier, const colli_layout *l) {
+  if (l->equal)
+    return l->size[0];
   const int most = colli_layout_largest(l);
   bool even = true;
   long long ranks = 0;
@@ -27,8 +29,6 @@ int colli_shares_count(const colli_hier *hier, const colli_layout *l) {
     even = even && most % l->size[group] == 0;
     ranks += l->size[group];
   }
-  if (l->equal)
-    return most;
   const int each = hier->above && l->wider >= SHARES_LEVELS ? 1 : SHARES_A_RANK;
   long long shares = even ? most : 2ll * most, cap = each * ranks / l->ngroups;
   cap = cap < SHARES_MAX ? cap : SHARES_MAX;
@@ -109,7 +109,7 @@ coll_status colli_shares_split(colli_whole *whole, const colli_hier *hier, const
     const int share = owned_share(&d, l->size[l->group], l->position, number);
     if (share < 0)
       break;
-    colli_layout_find_peers(l, shape->nranks, share, false);
+    colli_layout_find_peers(l, share, false);
     colli_part across = {.among = colli_layout_across(l, shape, l->peers),
                          .ranks = l->peers,
                          .first = on.first + share * each,
@@ -141,8 +141,7 @@ static void add_owner(colli_whole *whole, const colli_layout *l, int half, int c
 }
 
 /* Adds the steps for one half, in rising order as in colli_shares_split(). */
-static coll_status add_half(colli_whole *whole, const colli_hier *hier, const colli_shape *shape,
-                            colli_layout *l, int half) {
+static coll_status add_half(colli_whole *whole, const colli_hier *hier, colli_layout *l, int half) {
   const int shares = colli_shares_count(hier, l);
   const dealt d = {
       .on = {.first = half * shares, .chunks = shares}, .shares = shares, .mirrored = half == 1};
@@ -151,7 +150,7 @@ static coll_status add_half(colli_whole *whole, const colli_hier *hier, const co
     const int share = owned_share(&d, l->size[l->group], l->position, number);
     if (share < 0)
       break;
-    colli_layout_find_peers(l, shape->nranks, share, d.mirrored);
+    colli_layout_find_peers(l, share, d.mirrored);
     add_owner(whole, l, half, d.on.first + share);
   }
   if (status == COLL_OK)
@@ -159,8 +158,7 @@ static coll_status add_half(colli_whole *whole, const colli_hier *hier, const co
   return status;
 }
 
-coll_status colli_shares_trees(colli_whole *whole, const colli_hier *hier, const colli_shape *shape,
-                               colli_layout *l) {
-  coll_status status = add_half(whole, hier, shape, l, 0);
-  return status == COLL_OK ? add_half(whole, hier, shape, l, 1) : status;
+coll_status colli_shares_trees(colli_whole *whole, const colli_hier *hier, colli_layout *l) {
+  coll_status status = add_half(whole, hier, l, 0);
+  return status == COLL_OK ? add_half(whole, hier, l, 1) : status;
 }

@@ -39,7 +39,6 @@ coll_status colli_shares_split(colli_whole *whole, const colli_hier *hier, const
  * share have a tree over the groups. One lane reduces inside groups and up the tree, another brings
  * the results down and to all of the group. So passes follow each other closely through all parts.
  */
-coll_status colli_shares_trees(colli_whole *whole, const colli_hier *hier, const colli_shape *shape,
-                               colli_layout *l);
+coll_status colli_shares_trees(colli_whole *whole, const colli_hier *hier, colli_layout *l);
 
 #endif

@@ -111,6 +111,7 @@ static void deal_free(deal *d) {
 static bool deal_make(deal *d, const colli_shape *shape, bool fine) {
   colli_shape plain = *shape;
   plain.share = NULL; /* the layout's would be of racks */
+  plain.layouts = NULL;
   *d = (deal){.racked = shape->ngroups > 1, .racks = 1};
   if (d->racked && !colli_layout_make(&d->l, &plain, false))
     return false;

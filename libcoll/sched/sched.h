@@ -116,6 +116,8 @@ typedef struct colli_shape {
   const uint8_t *share; /* of each host, how much it combines in a weighted algorithm, in relation
                          * to others of its group; 0: nothing. NULL: all the same. In a part of
                          * hier.h between hosts: of each rank */
+  struct colli_layouts *layouts; /* of these groups, kept from rank to rank where schedules of all
+                                  * ranks are made (hier_layout.h); NULL: they are not kept */
 } colli_shape;
 
 /* The host of each rank, numbered from 0 on: the innermost groups. NULL: there is one. */

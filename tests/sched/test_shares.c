@@ -5,7 +5,9 @@
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "libcoll/algo/hier_layout.h"
 #include "libcoll/cost/links.h"
 #include "support_group.h"
 
@@ -206,4 +208,40 @@ Test(shares, each_byte_leaves_a_site_once_and_a_host_of_it_twice) {
   shorter.beta_ns_per_byte = 20;
   cr_assert(colli_select(&shape, 16 << 20, 4, &limits, &shorter, "", &choice, NULL, 0) > 0);
   cr_expect_str_eq(choice.algo->name, "hier_lanes");
+}
+
+/* Whether a rank's schedule is the same, step by step, if layouts are kept. */
+static bool is_same_kept(const colli_algo *algo, const colli_shape *shape, colli_layouts *layouts) {
+  colli_sched *anew, *kept;
+  colli_shape keeping = *shape;
+  keeping.layouts = layouts;
+  cr_assert_eq(colli_algo_emit(algo, shape, &anew), COLL_OK);
+  cr_assert_eq(colli_algo_emit(algo, &keeping, &kept), COLL_OK);
+  const bool same =
+      anew->nsteps == kept->nsteps && anew->nchunks == kept->nchunks &&
+      memcmp(anew->steps, kept->steps, (size_t)anew->nsteps * sizeof(colli_step)) == 0;
+  colli_sched_free(anew);
+  colli_sched_free(kept);
+  return same;
+}
+
+/* All ranks of a shape with groups, with layouts that are kept from one rank to the next. */
+static void keep_layouts(const colli_algo *algo, const colli_shape *shape, near_kind near,
+                         void *ctx) {
+  int *compared = ctx;
+  colli_layouts layouts = {0};
+  colli_shape mine = *shape;
+  for (mine.rank = 0; mine.rank < mine.nranks && algo->groups; mine.rank++, ++*compared)
+    cr_expect(is_same_kept(algo, &mine, &layouts),
+              "%s, root %d, spread %d, %d levels inside: rank %d", algo->name, mine.root, (int)near,
+              mine.ninner, mine.rank);
+  cr_expect(!algo->groups || layouts.at[0].of || layouts.at[1].of, "%s keeps none", algo->name);
+  colli_layouts_free(&layouts);
+}
+
+Test(shares, of_kept_layouts) {
+  int compared = 0;
+  for (const colli_algo *const *algo = colli_algos; *algo; algo++)
+    shapes_each(*algo, 13, 1, keep_layouts, &compared);
+  cr_expect(compared > 0);
 }

@@ -114,7 +114,7 @@ static void measure(int nranks, int fan_out) {
   sk_close();
 }
 
-/* COST_RANKS=4096, for that many only, takes 5.7 GB: each rank has a table of all others. */
+/* COST_RANKS=4096, for that many only, takes 6.1 GB: each rank has a table of all others. */
 Test(cost, of_creation_and_shrink, .timeout = 600) {
   const char *wanted = getenv("COST_RANKS");
   const int most = wanted ? atoi(wanted) : extent(1024, 1024, 64);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "libcoll/algo/algo.h"
+#include "libcoll/algo/hier_layout.h"
 #include "libcoll/base/error.h"
 
 /* Lists the levels of a shape, hosts first. */
@@ -82,14 +83,15 @@ static coll_status add_rank(const colli_choice *choice, const colli_shape *shape
   if (status != COLL_OK)
     return status;
   colli_partition_sent(&choice->partition, sched, sent);
-  colli_sched_free(sched);
-  for (int to = 0; to < shape->nranks; to++) {
-    if (sent[to] == 0)
+  for (int i = 0; i < sched->nsteps; i++) {
+    const int to = sched->steps[i].peer_send;
+    if (!(sched->steps[i].bits & COLLI_SEND) || sent[to] == 0)
       continue;
     topo_network_flow(out, unit, topo_network_unit(out, to))->bytes += sent[to] * elem;
     out->across[topo_network_meet(out, shape->rank, to)] += sent[to] * elem;
     sent[to] = 0;
   }
+  colli_sched_free(sched);
   return COLL_OK;
 }
 
@@ -98,9 +100,12 @@ static coll_status add_up(const colli_choice *choice, const colli_shape *shape, 
                           topo_network *out) {
   double *sent = calloc((size_t)shape->nranks, sizeof(*sent));
   coll_status status = sent && make_units(out) ? COLL_OK : COLL_ERR_NO_MEMORY;
+  colli_layouts layouts = {0};
   colli_shape mine = *shape;
+  mine.layouts = &layouts;
   for (mine.rank = 0; mine.rank < mine.nranks && status == COLL_OK; mine.rank++)
     status = add_rank(choice, &mine, sent, out);
+  colli_layouts_free(&layouts);
   free(sent);
   snprintf(out->title, sizeof(out->title), "%s of %zu bytes%s: %s", colli_coll_name(shape->coll),
            bytes, colli_exact(shape->coll) ? " a block" : "", choice->algo->name);
