@@ -14,10 +14,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "libcoll/base/assert.h"
 #include "libcoll/base/error.h"
 
-#define MAX_FOUND 64   /* addresses of one host that are looked at */
-#define CPUS_MOST 8192 /* processors that Linux supports at most */
+#define MAX_FOUND  256  /* addresses of one host that are looked at */
+#define CPUS_MOST  8192 /* processors that Linux supports at most */
+#define DEPTH_MOST 4    /* of interfaces on top of each other */
 
 /* Whether one filter item, such as "eth" or "=eth0", matches a name. */
 static bool item_matches(const char *item, size_t length, const char *name) {
@@ -127,21 +129,63 @@ static void find_far(const char *gpu, colli_interface *all, int count) {
     all[i].far = colli_pci_order(&its, find_place("/sys", all[i].addr.scope, &card) ? &card : NULL);
 }
 
+/* ---- cards ----------------------------------------------------------------------------------- */
+
+/* Whether sysfs has a file of an interface. */
+static bool has_file(const char *root, const char *name, const char *what) {
+  char path[PATH_MAX];
+  snprintf(path, sizeof(path), "%s/class/net/%s/%s", root, name, what);
+  return access(path, F_OK) == 0;
+}
+
+/* Whether an interface is a tunnel of those whose card sysfs lists below them. */
+static bool is_tunnel(const char *root, const char *name) {
+  char path[PATH_MAX], line[64];
+  bool is = false;
+  snprintf(path, sizeof(path), "%s/class/net/%s/uevent", root, name);
+  FILE *file = fopen(path, "re");
+  while (file && !is && fgets(line, sizeof(line), file))
+    is = strcmp(line, "DEVTYPE=vxlan\n") == 0 || strcmp(line, "DEVTYPE=geneve\n") == 0;
+  if (file)
+    fclose(file);
+  return is;
+}
+
+/* Finds the card, or the bond of several, that an interface is or is on top of, through `depth`
+ * others at most; false: there is none. */
+static bool find_card(const char *root, const char *name, int depth, char card[IF_NAMESIZE]) {
+  char path[PATH_MAX];
+  bool found = has_file(root, name, "device"), below = false;
+  const bool is_bond = has_file(root, name, "bonding");
+  snprintf(path, sizeof(path), "%s/class/net/%s", root, name);
+  DIR *folder = found || is_tunnel(root, name) ? NULL : opendir(path);
+  for (const struct dirent *entry; folder && !found && !below && (entry = readdir(folder));)
+    if (strncmp(entry->d_name, "lower_", 6) == 0) {
+      found = is_bond;
+      below = !is_bond && depth > 0 && find_card(root, entry->d_name + 6, depth - 1, card);
+    }
+  if (folder)
+    closedir(folder);
+  if (found)
+    snprintf(card, IF_NAMESIZE, "%s", name);
+  return found || below;
+}
+
+colli_interface_kind colli_interface_find_kind(const char *root, const char *name) {
+  char card[IF_NAMESIZE];
+  if (find_card(root, name, DEPTH_MOST, card))
+    return COLLI_INTERFACE_CARD;
+  return has_file(root, name, "bridge") ? COLLI_INTERFACE_BRIDGE : COLLI_INTERFACE_OTHER;
+}
+
+/* ---- order ----------------------------------------------------------------------------------- */
+
 /* The number of leading one bits of a network mask. */
 static uint8_t mask_bits(const uint8_t *mask, int bytes) {
   uint8_t bits = 0;
   for (int i = 0; i < bytes * 8 && (mask[i / 8] & (0x80 >> (i % 8))); i++)
     bits++;
   return bits;
-}
-
-/* Compares how far interfaces reach, and how fast they are. */
-static int compare_links(const colli_interface *a, const colli_interface *b) {
-  if (a->loopback != b->loopback)
-    return a->loopback ? 1 : -1;
-  if (a->link_local != b->link_local)
-    return a->link_local ? 1 : -1;
-  return a->mbit != b->mbit ? (a->mbit > b->mbit ? -1 : 1) : 0;
 }
 
 /* Compares addresses, so that every rank orders them alike. */
@@ -151,9 +195,20 @@ static int compare_addresses(const colli_addr *a, const colli_addr *b) {
   return memcmp(a->ip, b->ip, sizeof(a->ip));
 }
 
-/* For qsort: the order that all ranks of a host have in common. */
+/* Compares what is behind interfaces, and how fast they are. */
+static int compare_links(const colli_interface *a, const colli_interface *b) {
+  if (a->kind != b->kind)
+    return a->kind < b->kind ? -1 : 1;
+  return a->mbit != b->mbit ? (a->mbit > b->mbit ? -1 : 1) : 0;
+}
+
+/* For qsort: the order that all ranks of a host have in common, in which addresses are chosen. */
 static int by_link(const void *left, const void *right) {
   const colli_interface *a = left, *b = right;
+  if (a->loopback != b->loopback)
+    return a->loopback ? 1 : -1;
+  if (a->kind == b->kind && a->link_local != b->link_local)
+    return a->link_local ? 1 : -1;
   const int links = compare_links(a, b);
   return links ? links : compare_addresses(&a->addr, &b->addr);
 }
@@ -161,6 +216,10 @@ static int by_link(const void *left, const void *right) {
 /* For qsort: this rank's order. */
 static int by_preference(const void *left, const void *right) {
   const colli_interface *a = left, *b = right;
+  if (a->loopback != b->loopback)
+    return a->loopback ? 1 : -1;
+  if (a->link_local != b->link_local)
+    return a->link_local ? 1 : -1;
   const int links = compare_links(a, b);
   if (links || a->far != b->far)
     return links ? links : a->far - b->far;
@@ -169,15 +228,82 @@ static int by_preference(const void *left, const void *right) {
   return a->near ? -1 : 1;
 }
 
+/* ---- which are offered ----------------------------------------------------------------------- */
+
+/* What a further address has to bring, from round to round. */
+enum { NEW_FAMILY, NEW_INTERFACE, NEW_NETWORK, NOTHING_NEW, LOOPBACK, ROUNDS };
+
+/* Whether two addresses of this host are of the same network, as far as one can tell. */
+static bool share_network(const colli_addr *a, const colli_addr *b) {
+  if (a->family == 6 && b->family == 6 && colli_addr_link_local(a) && colli_addr_link_local(b))
+    return a->scope == b->scope;
+  return colli_addr_affinity(a, b) == 2;
+}
+
+/* Whether an address brings nothing of a round's that another one does not. */
+static bool repeats(const colli_addr *other, const colli_addr *addr, int round) {
+  if (round == NEW_FAMILY)
+    return other->family == addr->family;
+  if (round == NEW_INTERFACE)
+    return other->scope == addr->scope;
+  return round == NEW_NETWORK && share_network(other, addr);
+}
+
+/* Whether an address has its turn in a round. */
+static bool has_turn(const colli_addr *all, const bool *chosen, int count, int index, int round) {
+  const colli_addr *addr = &all[index];
+  if (colli_addr_loopback(addr) || round == LOOPBACK)
+    return round == LOOPBACK;
+  if ((round == NEW_FAMILY && colli_addr_link_local(addr)) ||
+      (round == NEW_INTERFACE && addr->scope == 0))
+    return false;
+  for (int i = 0; i < count; i++)
+    if (chosen[i] && repeats(&all[i], addr, round))
+      return false;
+  return true;
+}
+
+int colli_addrs_choose(const colli_addr *all, int count, int max, size_t room, bool *chosen) {
+  int used = 0;
+  memset(chosen, 0, (size_t)count * sizeof(*chosen));
+  for (int round = 0; round < ROUNDS; round++)
+    for (int i = 0; i < count && used < max; i++) {
+      const size_t bytes = all[i].family == 6 ? 16 : 4;
+      if (chosen[i] || bytes > room || !has_turn(all, chosen, count, i, round))
+        continue;
+      chosen[i] = true;
+      room -= bytes;
+      used++;
+    }
+  return used;
+}
+
+/* Moves the `max` addresses that are offered to the beginning. Even a host with too many offers
+ * loopback, because ranks of the same host use it. */
+static void cut(colli_interface *all, int count, int max) {
+  colli_addr addrs[MAX_FOUND] = {{0}};
+  bool chosen[MAX_FOUND];
+  int used = 0, loopback = 0;
+  COLLI_ASSERT(max < count && count <= MAX_FOUND);
+  for (int i = 0; i < count; i++)
+    addrs[i] = all[i].addr;
+  while (loopback < count && !all[loopback].loopback)
+    loopback++;
+  const bool keeps = loopback < count && max > 1;
+  (void)colli_addrs_choose(addrs, count, keeps ? max - 1 : max, SIZE_MAX, chosen);
+  if (keeps && !chosen[loopback])
+    chosen[loopback] = true;
+  for (int i = 0; i < count; i++)
+    if (chosen[i])
+      all[used++] = all[i];
+  COLLI_ASSERT(used <= max);
+}
+
 int colli_interfaces_order(colli_interface *all, int count, int max) {
-  qsort(all, (size_t)count, sizeof(*all), by_link);
-  /* Even a host with too many addresses offers loopback, because ranks of the same host use it. */
-  int first_loopback = 0;
-  while (first_loopback < count && !all[first_loopback].loopback)
-    first_loopback++;
-  if (count > max && max > 1 && first_loopback < count && first_loopback >= max)
-    all[max - 1] = all[first_loopback];
   const int used = count < max ? count : max;
+  qsort(all, (size_t)count, sizeof(*all), by_link);
+  if (count > max)
+    cut(all, count, max);
   qsort(all, (size_t)used, sizeof(*all), by_preference);
   return used;
 }
@@ -202,6 +328,7 @@ static bool read_interface(const struct ifaddrs *ifa, const interface_rule *rule
   out->mbit = out->loopback ? -1 : read_number("/sys", ifa->ifa_name, "speed");
   out->far = 0;
   out->near = !out->loopback && colli_interface_near("/sys", ifa->ifa_name);
+  out->kind = colli_interface_find_kind("/sys", ifa->ifa_name);
   return true;
 }
 
@@ -253,38 +380,6 @@ int colli_net_interfaces_for(const char *ifname, const char *gpu, colli_addr *ad
   return used;
 }
 
-/* The interface below one in software if it has exactly one (a VLAN's; into `below`), and how many
- * it has. */
-static int find_below(const char *name, char below[IF_NAMESIZE]) {
-  char path[PATH_MAX];
-  int found = 0;
-  snprintf(path, sizeof(path), "/sys/class/net/%s", name);
-  DIR *folder = opendir(path);
-  for (const struct dirent *entry; folder && (entry = readdir(folder));)
-    if (strncmp(entry->d_name, "lower_", 6) == 0 && found++ == 0)
-      snprintf(below, IF_NAMESIZE, "%.*s", IF_NAMESIZE - 1, entry->d_name + 6);
-  if (folder)
-    closedir(folder);
-  return found;
-}
-
-/* The card, or the bond of several, that an interface is or is on top of, by its index; 0: none. */
-static unsigned find_card(const char *name, char card[IF_NAMESIZE]) {
-  char path[PATH_MAX], below[IF_NAMESIZE];
-  snprintf(card, IF_NAMESIZE, "%s", name);
-  for (int depth = 0; depth < 4; depth++) {
-    snprintf(path, sizeof(path), "/sys/class/net/%s/device", card);
-    if (access(path, F_OK) == 0)
-      return if_nametoindex(card);
-    const int count = find_below(card, below);
-    snprintf(path, sizeof(path), "/sys/class/net/%s/bonding", card);
-    if (count == 0 || access(path, F_OK) == 0)
-      return count > 0 ? if_nametoindex(card) : 0;
-    snprintf(card, IF_NAMESIZE, "%s", below);
-  }
-  return 0;
-}
-
 /* The speed of the card of an interface, unless it is among the `count` of `seen`, to which it is
  * added; 0: it is, or there is none; -1: the kernel does not know. */
 static long card_mbit(const struct ifaddrs *ifa, const interface_rule *rule, unsigned *seen,
@@ -296,7 +391,8 @@ static long card_mbit(const struct ifaddrs *ifa, const interface_rule *rule, uns
       !rule_allows(rule, ifa->ifa_name) || !colli_net_from_sockaddr(ifa->ifa_addr, &addr) ||
       colli_addr_link_local(&addr))
     return 0;
-  const unsigned index = find_card(ifa->ifa_name, card);
+  const bool has_card = find_card("/sys", ifa->ifa_name, DEPTH_MOST, card);
+  const unsigned index = has_card ? if_nametoindex(card) : 0;
   for (int i = 0; i < *count; i++)
     if (seen[i] == index)
       return 0;

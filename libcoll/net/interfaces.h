@@ -6,6 +6,13 @@
 #include "libcoll/base/pci.h"
 #include "libcoll/net/sockets.h"
 
+/* What is behind an interface. Later ones are used later. */
+typedef enum colli_interface_kind {
+  COLLI_INTERFACE_CARD,  /* a card, as of VLANs, bonds and bridges of cards */
+  COLLI_INTERFACE_OTHER, /* nothing that is known: a tunnel, a link into a container, ... */
+  COLLI_INTERFACE_BRIDGE /* the same, of a bridge: it probably leads to containers of this host */
+} colli_interface_kind;
+
 /* An address of this host, and what is known of its interface. */
 typedef struct colli_interface {
   colli_addr addr;
@@ -13,6 +20,7 @@ typedef struct colli_interface {
   bool link_local;
   bool near; /* as colli_interface_near() */
   int far;   /* from this rank's GPU, as colli_pci_order(); the same for all if that is not known */
+  colli_interface_kind kind;
   long mbit; /* -1: unknown */
 } colli_interface;
 
@@ -24,21 +32,33 @@ bool colli_interface_near(const char *root, const char *name);
  * `root` has it. */
 colli_pci_distance colli_interface_distance(const char *root, unsigned index, const char *gpu);
 
+/* What is behind an interface, as sysfs at `root` has it. */
+colli_interface_kind colli_interface_find_kind(const char *root, const char *name);
+
+/*
+ * Chooses of `count` addresses of this host, best first, the at most `max` that are to be offered:
+ * into chosen[]. IPv4 takes 4 bytes of the room for them, IPv6 16. The first of each family come
+ * first, then one of each interface, one of each network, others, and loopback last. Returns how
+ * many.
+ */
+int colli_addrs_choose(const colli_addr *all, int count, int max, size_t room, bool *chosen);
+
 /*
  * Moves the at most `max` addresses that are to be offered to the beginning, best first, and
- * returns their number. Which ones these are does not depend on what is near, so that ranks of one
- * host have the same networks.
+ * returns their number: those that colli_addrs_choose() chooses, of interfaces with a card first,
+ * and loopback. Which ones these are does not depend on what is near, so that ranks of one host
+ * have the same networks.
  */
 int colli_interfaces_order(colli_interface *all, int count, int max);
 
 /*
  * Lists the addresses of this host's running interfaces, best first: global before link-local, real
- * interfaces before loopback, fastest first, of equally fast ones those near this thread; loopback
- * is always last. `ifname`: a comma-separated list of name prefixes, "^name" to exclude and "=name"
- * for the exact name, as NCCL's users know. Those that lead to containers and virtual machines of
- * this host only (docker, veth, virbr) are left out, unless the list has a name that is not to be
- * excluded, or there are no others. Returns their number (at most max); 0, with the error filled
- * in, if none match.
+ * interfaces before loopback, those with a card before others, fastest first, of equally fast ones
+ * those near this thread; loopback is always last. `ifname`: a comma-separated list of name
+ * prefixes, "^name" to exclude and "=name" for the exact name, as NCCL's users know. Those that
+ * lead to containers and virtual machines of this host only (docker, veth, virbr) are left out,
+ * unless the list has a name that is not to be excluded, or there are no others. Returns their
+ * number (at most max); 0, with the error filled in, if none match.
  */
 int colli_net_interfaces(const char *ifname, colli_addr *addrs, int max, coll_error *error);
 

@@ -20,7 +20,7 @@ typedef struct colli_addr {
 } colli_addr;
 _Static_assert(sizeof(colli_addr) == 24, "travels in blobs");
 
-#define COLLI_MAX_ADDRS 6
+#define COLLI_MAX_ADDRS 6 /* of one host that are offered: as many as fit in the blob of verbs */
 
 /*
  * Listens on all interfaces (one dual-stack socket, or IPv4 where IPv6 is absent) on a port of

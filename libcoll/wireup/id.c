@@ -60,40 +60,23 @@ static size_t address_bytes(const colli_addr *addr) {
   return addr->family == 6 ? 16 : 4;
 }
 
-/* Whether two addresses of this host are of the same network, as far as one can tell. */
-static bool share_network(const colli_addr *a, const colli_addr *b) {
-  if (a->family == 6 && b->family == 6 && colli_addr_link_local(a) && colli_addr_link_local(b))
-    return a->scope == b->scope;
-  return colli_addr_affinity(a, b) == 2;
-}
-
-/* Whether an address is better left for later: loopback, or of a network that is served already. */
-static bool is_spare(const colli_addr *all, const bool *chosen, int count, int index, int round) {
-  if (colli_addr_loopback(&all[index]))
-    return round < 2;
-  for (int i = 0; round == 0 && i < count; i++)
-    if (chosen[i] && share_network(&all[i], &all[index]))
-      return true;
-  return false;
-}
-
 int colli_id_choose(const colli_addr *all, int count, colli_addr addrs[COLLI_MAX_ADDRS]) {
-  bool chosen[MAX_FOUND] = {false};
-  size_t room = ADDRESS_BYTES;
+  bool chosen[MAX_FOUND];
   int used = 0;
   COLLI_ASSERT(count <= MAX_FOUND);
-  for (int round = 0; round < 3; round++)
-    for (int i = 0; i < count && used < COLLI_MAX_ADDRS; i++)
-      if (!chosen[i] && address_bytes(&all[i]) <= room && !is_spare(all, chosen, count, i, round)) {
-        chosen[i] = true;
-        room -= address_bytes(&all[i]);
-        used++;
-      }
-  used = 0;
+  (void)colli_addrs_choose(all, count, COLLI_MAX_ADDRS, ADDRESS_BYTES, chosen);
   for (int i = 0; i < count; i++)
     if (chosen[i])
       addrs[used++] = all[i];
   return used;
+}
+
+bool colli_id_full(const colli_addr addrs[COLLI_MAX_ADDRS]) {
+  size_t bytes = 0;
+  int count = 0;
+  for (; count < COLLI_MAX_ADDRS && addrs[count].family; count++)
+    bytes += address_bytes(&addrs[count]);
+  return count >= COLLI_MAX_ADDRS || bytes + 16 > ADDRESS_BYTES;
 }
 
 /* Finds the addresses that go into an id; false if there are none. */

@@ -32,12 +32,13 @@ coll_status colli_id_make(colli_id *id, const colli_params *params, coll_error *
  * two stay as they are. */
 void colli_id_place(colli_id *id, const colli_id *root, const colli_id *parent, int fan_out);
 
-/*
- * Chooses of all addresses of this host (`count`, at most 64, best first) those that go into an id,
- * which has room for 72 bytes: IPv4 takes 4, IPv6 16. First comes one of each network, then
- * others, and loopback last; all in their order. Returns their number.
- */
+/* Chooses of all addresses of this host (`count`, at most 64, best first) those that go into an id,
+ * which has room for 72 bytes: as colli_addrs_choose(), in their order. Returns their
+ * number. */
 int colli_id_choose(const colli_addr *all, int count, colli_addr addrs[COLLI_MAX_ADDRS]);
+
+/* Whether an id has no room for another address, so that its host may have some that it lacks. */
+bool colli_id_full(const colli_addr addrs[COLLI_MAX_ADDRS]);
 
 /* Writes an id as the bytes that the program passes to its other ranks, and reads them. Reading
  * fails with INVALID_ARGUMENT if they are not those of an id, or with NO_MEMORY; then all but the

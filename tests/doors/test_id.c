@@ -58,6 +58,28 @@ Test(id, one_of_each_network_comes_first_and_loopback_last) {
                LIST("fe80::1/64%2", "fe80::3/64%3", "fe80::4/64%4", "fe80::5/64%5", "127.0.0.1/8"));
 }
 
+Test(id, each_family_and_each_interface_has_one) {
+  check_choice(LIST("10.0.0.1/24%2", "10.0.1.1/24%2", "10.0.2.1/24%2", "10.0.3.1/24%2",
+                    "10.0.4.1/24%2", "10.0.5.1/24%2", "10.0.6.1/24%3", "fd00::1/64%2",
+                    "127.0.0.1/8%1"),
+               LIST("10.0.0.1/24", "10.0.1.1/24", "10.0.2.1/24", "10.0.3.1/24", "10.0.6.1/24",
+                    "fd00::1/64"));
+}
+
+static bool is_full(const char *const *texts) {
+  colli_addr addrs[COLLI_MAX_ADDRS] = {{0}};
+  for (int i = 0; texts[i]; i++)
+    addrs[i] = address(texts[i]);
+  return colli_id_full(addrs);
+}
+
+Test(id, says_whether_it_is_full) {
+  cr_expect_not(is_full(LIST("10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.5")));
+  cr_expect(is_full(LIST("10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.5", "10.0.0.6")));
+  cr_expect_not(is_full(LIST("fd00::1", "fd01::1", "fd02::1")));
+  cr_expect(is_full(LIST("fd00::1", "fd01::1", "fd02::1", "fd03::1")), "4 bytes are left");
+}
+
 Test(id, short_addresses_fill_what_long_ones_leave) {
   check_choice(
       LIST("fd00::1/64", "fd01::1/64", "fd02::1/64", "10.0.0.1/8", "fd03::1/64", "fd04::1/64",

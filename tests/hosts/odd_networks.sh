@@ -1,7 +1,8 @@
 #!/bin/bash
 # Four hosts as network namespaces whose networks are not as they should be: long frames on all hosts or on one, interfaces
-# that lead nowhere, a name that means something else on the host itself, answers that take another way, a host without
-# IPv4, an interface that comes late; and two jobs at once. Each time all results must be right. Needs root and ip; exits
+# that lead nowhere, many bridges of containers, a name that means something else on the host itself, answers that take
+# another way, a host without IPv4, hosts with many IPv4 addresses that lead nowhere, an interface that comes late; and
+# two jobs at once. Each time all results must be right. Needs root and ip; exits
 # 77 (skipped) with a reason where they are missing.
 set -u
 tag=o$(($$ % 100000))
@@ -105,6 +106,26 @@ COLL_TCP_IFNAME=eth,docker try "interfaces of containers are asked for"
 expect "then they are tried" [ "$(tried 1)" -gt 0 ]
 for i in $hosts; do for name in docker0 veth7 virbr0; do ip -n "$tag-$i" link del "$name"; done; done
 
+# Bridges of containers with names that nobody knows, with one port each, and the same addresses on all hosts, which come
+# first by speed and address. There are more of them than addresses that a host offers.
+bridge_of() {
+  ip -n "$tag-$1" link add "br-$2" type bridge && ip -n "$tag-$1" addr add "10.2$2.0.1/16" dev "br-$2" &&
+    ip -n "$tag-$1" link add "veth$2" type veth peer name "inner$2" &&
+    ip -n "$tag-$1" link set "veth$2" master "br-$2" up && ip -n "$tag-$1" link set "inner$2" addrgenmode none up &&
+    ip -n "$tag-$1" link set "br-$2" addrgenmode none up
+}
+for i in $hosts; do for n in 1 2 3 4 5 6 7 8; do
+  bridge_of "$i" $n || expect "host $i has bridge $n" false
+done; done
+run_all() { for i in $hosts; do [ "$(ip -n "$tag-$i" -br link show type bridge up | grep -c ' UP ')" = 8 ] || return 1; done; }
+expect "all bridges run" await 20 run_all
+fast() { [ "$(on 2 cat /sys/class/net/br-8/speed)" -ge "$(on 2 cat /sys/class/net/eth0/speed)" ]; }
+expect "bridges say that they are as fast as the network" fast
+try "eight bridges of containers"
+for i in $hosts; do for n in 1 2 3 4 5 6 7 8; do
+  ip -n "$tag-$i" link del "veth$n" && ip -n "$tag-$i" link del "br-$n"
+done; done
+
 # ---- a name
 
 # As Debian's installer writes it: on the first host its own name means 127.0.1.1.
@@ -132,23 +153,38 @@ for i in 1 3 4; do
   expect "host 2 reaches host $i on another way" ip -n "$tag-2" route add "10.84.0.$i/32" via "10.85.0.$i" dev eth1 \
     src 10.84.0.2
 done
-try "answers that take another way"
+try "answers that take another way, or rails"
+# got HOST N: the bytes that it has got by ethN.
+got() { cat "/sys/class/net/v$2$tag$1/statistics/tx_bytes"; }
+before="$(sent 2 0) $(got 2 0) $(sent 2 1) $(got 2 1)"
+COLL_TCP_IFNAME=eth0 try "answers that take another way"
+moved=$(for now in "$(sent 2 0)" "$(got 2 0)" "$(sent 2 1)" "$(got 2 1)"; do
+  echo $((now - ${before%% *}))
+  before=${before#* }
+done)
+# other_way: host 2 sends by eth1 alone, and gets by eth0 alone; but neighbours are asked for.
+other_way() { [ "$1" -lt 20000 -a "$2" -gt 4000000 -a "$3" -gt 4000000 -a "$4" -lt 20000 ]; }
+expect "host 2 is answered by another interface than it sends by (bytes: ${moved//$'\n'/, })" other_way $moved
 for i in $hosts; do ip -n "$tag-$i" link del eth1; done
 
 # ---- two jobs
 
-both=$out
-for job in first second; do
-  out=$both/$job
-  mkdir "$out"
-  start_ranks 400 "${measure[@]}"
-  declare "$job=$pids"
-done
-for job in first second; do
-  out=$both/$job pids=${!job}
-  expect_right "the $job of two jobs at once"
-done
-out=$both
+# With two ranks of each on every host. The first goes on until the second has ended.
+both=$out places="1 1 2 2 3 3 4 4"
+mkdir "$both/first" "$both/second"
+out=$both/first
+start_until
+first=$pids
+all_run() { for p in $first; do kill -0 "$p" || return 1; done; }
+expect "the first of two jobs is amid its all-reduces" await_sent 2 0 16
+out=$both/second
+start_ranks 400 "${measure[@]}"
+expect_right "the second of two jobs at once"
+expect "the first one still runs" all_run
+out=$both/first pids=$first
+rm "$out/goes_on"
+expect "the results of the first of two jobs at once are right" all_succeed
+out=$both places=$hosts
 
 # ---- an interface that comes late
 
@@ -175,8 +211,14 @@ ip -n "$tag-3" addr del 10.84.0.3/24 dev eth0
 root="[fd84::1]"
 if [ -e /proc/net/if_inet6 ]; then
   try "one host has no IPv4"
+  # Eight networks of IPv4 that no other host has: only IPv6 leads to others.
+  for i in $hosts; do
+    ip -n "$tag-$i" -4 addr flush dev eth0
+    for n in 1 2 3 4 5 6 7 8; do ip -n "$tag-$i" addr add "10.1$i$n.0.1/24" dev eth0; done
+  done
+  try "eight IPv4 addresses that lead nowhere, and one of IPv6"
 else
-  echo "not tested: one host has no IPv4, as this kernel has no IPv6"
+  echo "not tested: hosts without IPv4, as this kernel has no IPv6"
 fi
 
 exit $failed

@@ -181,3 +181,29 @@ Test(dial, a_poll_that_fails_takes_its_time, .timeout = 60) {
   cr_assert_lt(rounds, 200);
   boot_polls_destroy(&polls);
 }
+
+/* Describes a dialling of so many addresses of a peer. */
+static void describe(colli_hello_kind kind, int count, char text[400]) {
+  ctrl_rank rank;
+  colli_addr addrs[COLLI_MAX_ADDRS] = {{0}};
+  boot_dial dial;
+  ctrl_rank_open(&rank, false);
+  for (int i = 0; i < count; i++)
+    addrs[i] = (colli_addr){.family = 4, .port = 1, .ip = {10, 0, 0, (uint8_t)(i + 1)}};
+  boot_dial_begin(&rank.b, &dial, kind, 0, addrs);
+  boot_dial_describe(&dial, text, 400);
+  boot_dial_close(&dial);
+  ctrl_rank_close(&rank);
+}
+
+Test(dial, says_that_a_host_may_have_more_addresses) {
+  static const colli_hello_kind kinds[] = {COLLI_HELLO_CHECKIN, COLLI_HELLO_CONTROL};
+  char text[400];
+  for (int i = 0; i < 2; i++) {
+    describe(kinds[i], COLLI_MAX_ADDRS - 1, text);
+    cr_expect_null(strstr(text, "COLL_TCP_IFNAME"), "%s", text);
+    describe(kinds[i], COLLI_MAX_ADDRS, text);
+    cr_expect(strstr(text, "and 2 more; its host may have more"), "%s", text);
+    cr_expect(strstr(text, "COLL_TCP_IFNAME"), "%s", text);
+  }
+}

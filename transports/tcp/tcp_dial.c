@@ -44,7 +44,7 @@ static void fail_dial(tcp_conn *conn) {
   int error = dial->sys_errno;
   coll_status handshake_status = dial->handshake_status;
   const int short_errno = dial->short_errno ? dial->short_errno : dial->shaken_errno;
-  bool gone = dial->refused > 0 && dial->failed == 0;
+  const bool gone = dial->refused > 0 && dial->failed == 0, full = dial->full;
   tcp_dial_free(conn);
   if (short_errno != 0)
     tcp_conn_fail(conn, COLL_ERR_SYSTEM, "connect", short_errno,
@@ -68,8 +68,9 @@ static void fail_dial(tcp_conn *conn) {
   else
     tcp_conn_fail(conn, COLL_ERR_UNREACHABLE, "connect", error,
                   "no address of the peer could be reached: %s; check routes, firewalls and "
-                  "COLL_TCP_IFNAME",
-                  *tried ? tried : "it has none that fits ours");
+                  "COLL_TCP_IFNAME%s",
+                  *tried ? tried : "it has none that fits ours",
+                  full ? ": its host may have more addresses than it offers" : "");
 }
 
 /* Dials the next address on which connect() does not fail at once. After the last, it is the first
@@ -128,6 +129,7 @@ void tcp_dial_start(tcp_conn *conn, const tcp_blob *peer, const tcp_pair *pair) 
     conn->dial->from = pair->from;
     conn->dial->candidate[conn->dial->count++] = pair->to;
   } else {
+    conn->dial->full = peer->count == COLLI_MAX_ADDRS;
     conn->dial->count =
         tcp_candidates(&conn->ep->blob, peer, conn->dial->candidate, TCP_MAX_CANDIDATES);
   }

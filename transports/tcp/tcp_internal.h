@@ -62,6 +62,7 @@ typedef struct tcp_dial {
   int count, next;
   int refused, failed; /* addresses that refused; that failed otherwise, after leaving this host */
   colli_addr from;     /* this host's address to use; family 0: any */
+  bool full;           /* the peer may have addresses that it could not offer */
   bool again;          /* an address closed the connection without an answer: try all again */
   uint64_t next_ns;    /* when */
   int short_errno;     /* of descriptors or memory, in this round: try all again */

@@ -79,6 +79,8 @@ void boot_dial_begin(const boot *b, boot_dial *dial, colli_hello_kind kind, int 
   dial->word = b->hello_word;
   dial->peer = peer;
   dial->conn = COLLI_SEALED_NONE;
+  dial->full =
+      kind == COLLI_HELLO_CHECKIN ? colli_id_full(addrs) : addrs[COLLI_MAX_ADDRS - 1].family != 0;
   /* Then loopback is best, because it keeps working when an interface loses its address. */
   const int loopback = boot_dial_own(b, addrs) ? 3 : 0;
   for (int wanted = 3; wanted >= 0; wanted--)
@@ -405,5 +407,9 @@ void boot_dial_describe(const boot_dial *dial, char *text, size_t bytes) {
                              colli_addr_text(&attempt->addr, addr), why ? why : "failed");
   }
   if (dial->count > DESCRIBED_MAX && used < bytes)
-    snprintf(text + used, bytes - used, ", and %d more", dial->count - DESCRIBED_MAX);
+    used +=
+        (size_t)snprintf(text + used, bytes - used, ", and %d more", dial->count - DESCRIBED_MAX);
+  if (dial->full && !dial->wrong_secret && !dial->altered && used < bytes)
+    snprintf(text + used, bytes - used,
+             "; its host may have more, but offers no others: name interfaces in COLL_TCP_IFNAME");
 }

@@ -37,6 +37,7 @@ typedef struct boot_dial {
   boot_attempt attempts[BOOT_ATTEMPTS_MAX];
   colli_sealed conn; /* once there is one */
   bool wrong_secret, refused, answered, tls_differs, altered;
+  bool full; /* the peer may have addresses that it could not offer */
 } boot_dial;
 
 /* Whether this rank has all of a peer's addresses. If so, both are probably on one host. */
