@@ -102,6 +102,9 @@ static coll_status add_up(const colli_choice *choice, const colli_shape *shape, 
   for (mine.rank = 0; mine.rank < mine.nranks && status == COLL_OK; mine.rank++)
     status = add_rank(choice, &mine, sent, out);
   free(sent);
+  out->coll = shape->coll;
+  out->bytes = bytes;
+  out->algo = choice->algo->name;
   snprintf(out->title, sizeof(out->title), "%s of %zu bytes%s: %s", colli_coll_name(shape->coll),
            bytes, colli_exact(shape->coll) ? " a block" : "", choice->algo->name);
   return status;
