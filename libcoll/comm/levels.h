@@ -42,6 +42,30 @@ static inline size_t colli_staged_part_of(size_t slot_bytes) {
   return part < most ? part : most;
 }
 
+#define COLLI_STAGED_BLOCK_MIN 4096 /* shorter messages cost more than overlap gains */
+
+/* Elements of such a part; of each block, if there are blocks: all together are as long as a part
+ * of another call, unless so many ranks would send short messages. 0: the call is not cut, because
+ * its blocks differ, or because elements depend on others. */
+static inline size_t colli_staged_elements(colli_coll coll, bool varying, int nranks,
+                                           size_t elem_bytes, size_t part_bytes) {
+  const bool blocks = coll == COLLI_ALLGATHER || coll == COLLI_REDUCE_SCATTER ||
+                      coll == COLLI_GATHER || coll == COLLI_SCATTER || coll == COLLI_ALLTOALL;
+  const bool elementwise = coll == COLLI_ALLREDUCE || coll == COLLI_REDUCE ||
+                           coll == COLLI_BROADCAST || coll == COLLI_SCAN || coll == COLLI_EXSCAN;
+  if (varying || !(blocks || elementwise))
+    return 0;
+  const size_t least = part_bytes < COLLI_STAGED_BLOCK_MIN ? part_bytes : COLLI_STAGED_BLOCK_MIN;
+  const size_t each = blocks ? part_bytes / (size_t)nranks : part_bytes;
+  const size_t fit = (blocks && each < least ? least : each) / elem_bytes;
+  return fit > 0 ? fit : 1;
+}
+
+/* How many parts of so many elements such a call has. */
+static inline size_t colli_staged_count(size_t count, size_t elements) {
+  return elements == 0 || count / elements < 2 ? 1 : (count + elements - 1) / elements;
+}
+
 #define COLLI_LEVELS_ALIGN 16 /* elements: pieces begin at multiples, for kernels */
 
 /* Whether each rank's piece of a call, or block, is at least as long as a part of a staged call.

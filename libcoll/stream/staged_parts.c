@@ -4,8 +4,6 @@
 #include "libcoll/base/names.h"
 #include "libcoll/comm/comm.h"
 
-#define BLOCK_BYTES_MIN 4096 /* shorter messages cost more than overlap gains */
-
 size_t colli_staged_least_slot(const coll_comm *comm) {
   uint32_t least = UINT32_MAX;
   colli_rank_walk walk = colli_rank_walk_over(comm->table, COLLI_RANK_FIELD(gpu_slot_bytes));
@@ -20,31 +18,10 @@ size_t colli_staged_part_bytes(const coll_comm *comm) {
   return colli_staged_part_of(colli_staged_least_slot(comm));
 }
 
-/* Whether a buffer of some rank consists of equal blocks, one for each rank. */
-static bool has_blocks(const colli_call *call) {
-  return !call->varying && (call->coll == COLLI_ALLGATHER || call->coll == COLLI_REDUCE_SCATTER ||
-                            call->coll == COLLI_GATHER || call->coll == COLLI_SCATTER ||
-                            call->coll == COLLI_ALLTOALL);
-}
-
-/* Elements of a part; of each block, if there are blocks: all together are as long as a part of
- * another call, unless so many ranks would send short messages. */
+/* Elements of a part. */
 static size_t elements(const coll_comm *comm, const colli_call *call) {
-  size_t bytes = comm->streams->part_bytes;
-  if (has_blocks(call)) {
-    const size_t least = bytes < BLOCK_BYTES_MIN ? bytes : BLOCK_BYTES_MIN;
-    bytes /= (size_t)comm->nranks;
-    bytes = bytes > least ? bytes : least;
-  }
-  const size_t fit = bytes / colli_type_bytes(call->type);
-  return fit > 0 ? fit : 1;
-}
-
-/* Whether each element of the result depends on one element of each rank's input, at the same
- * place. */
-static bool is_elementwise(colli_coll coll) {
-  return coll == COLLI_ALLREDUCE || coll == COLLI_REDUCE || coll == COLLI_BROADCAST ||
-         coll == COLLI_SCAN || coll == COLLI_EXSCAN;
+  return colli_staged_elements(call->coll, call->varying, comm->nranks,
+                               colli_type_bytes(call->type), comm->streams->part_bytes);
 }
 
 /* Whether the call names elements by their numbers in errors. */
@@ -56,12 +33,8 @@ static bool checks_finite(const coll_comm *comm, const colli_call *call) {
 }
 
 size_t colli_staged_parts(const coll_comm *comm, const colli_call *call) {
-  if (!is_elementwise(call->coll) && !has_blocks(call))
-    return 1;
-  const size_t most = elements(comm, call);
-  if (call->count / most < 2 || checks_finite(comm, call))
-    return 1;
-  return call->count / most + (call->count % most > 0);
+  const size_t parts = colli_staged_count(call->count, elements(comm, call));
+  return parts > 1 && checks_finite(comm, call) ? 1 : parts;
 }
 
 colli_call colli_staged_part(const coll_comm *comm, const colli_call *call, size_t i) {

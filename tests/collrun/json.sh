@@ -58,6 +58,32 @@ check run run.json text
 run --save run.cluster
 "$topo" --input run.cluster --json saved.json || fail "saved"
 check saved run.json saved.json
+# What is sent, as pictures show it: of networks that do not run, of a file, and of a run; and all else as without it.
+messages() {
+  operation=$1
+  shift
+  "$topo" --json sent.json --messages "$operation" "$@" 2> err || fail "what is sent, $*: $(cat err)"
+  "$topo" --network sent.svg --messages "$operation" "$@" 2> err || fail "a picture, $*: $(cat err)"
+  check messages sent.json sent.svg "${operation%:*}" "${operation#*:}"
+}
+messages allreduce:65536 -n 6
+messages allgather:64 -n 64 --hosts 8
+messages broadcast:1048576 -n 512 --levels 8:500:0.1,64:20000:0.5,all:1e6:8
+messages allreduce:1048576 -n 1200 --levels 2:500:0.1,8:20000:0.5,all:1e6:8
+messages allreduce:1048576 --input run.cluster
+run --json sent.json --messages allreduce:1048576
+run --network sent.svg
+check messages sent.json sent.svg allreduce 1048576
+python3 -c 'import json
+run, sent = json.load(open("run.json")), json.load(open("sent.json"))
+assert set(sent) == set(run) | {"messages"} and sent["hosts"] == run["hosts"], sent.keys()' 2> err || fail "keys: $(cat err)"
+for wrong in "-n 257" "--input $machines/dgxh100.xml" ""; do
+  # shellcheck disable=SC2086
+  "$topo" --json none.json --messages allreduce:4 $wrong 2> err && fail "took $wrong"
+  expect "lines" 1 "$(wc -l < err)"
+  [ ! -e none.json ] || fail "wrote $(cat none.json)"
+done
+
 # More ranks than a table has: no links of each pair.
 COLL_TRANSPORT=shm "$collrun" --timeout 60 -n 33 "$topo" --json many.json 2> err || fail "33 ranks: $(cat err)"
 check many many.json

@@ -1,5 +1,6 @@
 """Compares the JSON of coll_topo with its text, and with what is known of a machine. usage: json_check.py WHAT FILE...
 Keys that are missing or that nobody expects fail, too: programs rely on them."""
+import html
 import json
 import os
 import re
@@ -249,6 +250,33 @@ def saved(path, other):
     same("ranks", [rank["host"] for rank in one["ranks"]], [rank["host"] for rank in two["ranks"]])
 
 
+def messages(path, picture, collective, size):
+    """What a picture shows, and no other keys besides those that `path` has without messages."""
+    sent = load(path)["messages"]
+    with open(picture, encoding="utf-8") as file:
+        svg = file.read()
+    same("keys", set(sent), {"collective", "bytes", "algorithm", "box_level", "boxes", "pairs", "level_bytes"})
+    same("the operation", [sent["collective"], sent["bytes"]], [collective, int(size)])
+    if f"{collective} of {size} bytes" not in svg or f": {sent['algorithm']}<" not in svg:
+        sys.exit(f"the picture has another algorithm than {sent['algorithm']}")
+    names = [str(box["first_rank"]) if box["name"] is None else box["name"] for box in sent["boxes"]]
+    same("boxes", [box["box"] for box in sent["boxes"]], list(range(len(names))))
+    same("level", sent["box_level"] is None, all(box["name"] is None for box in sent["boxes"]))
+    for pair in sent["pairs"]:
+        same("keys of a pair", set(pair), {"from", "to", "bytes", "rail_count", "unconnected_rail_count"})
+    lines_of_pairs = [f"{names[pair['from']]} to {names[pair['to']]}: {pair['bytes']:.0f} bytes" +
+                      (f" over {pair['rail_count']} rails" if (pair["rail_count"] or 0) > 1 else "")
+                      for pair in sent["pairs"]]
+    same("pairs", sorted(lines_of_pairs), sorted(html.unescape(title) for title in
+                                                 re.findall("<path class=[^>]*><title>([^<]*)<", svg)))
+    same("inside", [int(box["inside_bytes"]) for box in sent["boxes"] if sent["box_level"] is not None],
+         [int(inside) for inside in re.findall(r"<title>(\d+) bytes inside<", svg)])
+    total = sum(pair["bytes"] for pair in sent["pairs"]) + sum(box["inside_bytes"] for box in sent["boxes"])
+    same("in all", sum(sent["level_bytes"]), total)
+    same("ranks", sum(box["rank_count"] for box in sent["boxes"]), max(box["first_rank"] + box["rank_count"]
+                                                                      for box in sent["boxes"]))
+
+
 def many(path):
     top = load(path)
     same("links of pairs", top["links"], [])
@@ -271,4 +299,4 @@ def gpus(path):
 
 
 {"machine": machine, "known": known, "here": here, "unbound": unbound, "cluster": cluster, "run": run, "saved": saved,
- "many": many, "gpus": gpus}[sys.argv[1]](*sys.argv[2:])
+ "messages": messages, "many": many, "gpus": gpus}[sys.argv[1]](*sys.argv[2:])

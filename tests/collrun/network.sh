@@ -99,6 +99,15 @@ explains "transport, a prediction: shm" --input "$machines/two_sites.cluster" --
 sed '/^model/s/0 0 1 0 1 0$/1 0 1 0 1 0/' "$machines/two_sites.cluster" > device.cluster
 explains "transport, a prediction: a device moves messages" --input device.cluster --explain 0,32
 explains "transport, a prediction: shm" --input device.cluster --explain 0,1
+explains "transport, a prediction: shm, by --transport" -n 4 --explain 0 3
+explains "rank 3: host 1" --explain 0 3 --hosts 2 -n 4
+refused --explain 0 -n 4
+expect_in "one rank" "--explain takes two ranks, as 0,5 or 0 5, not '0'" err
+refused --explain 0 x -n 4
+refused --explain 0 3 5 -n 6
+expect_in "three ranks" "unknown argument '5'" err
+refused --explain 0 16 -n 16 --levels $levels
+expect_in "which ranks, with a space" "there are ranks 0 to 15" err
 refused --explain 0,16 -n 16 --levels $levels
 expect_in "which ranks" "there are ranks 0 to 15" err
 refused --input "$machines/two_sites.cluster" --explain 64,0
@@ -132,10 +141,14 @@ else
   rails --network rails.svg || fail "rails: $(cat err)"
   expect "labels" 2 "$(grep -c '<text class="rails".*>2 rails</text>' rails.svg)"
   expect "titles" 2 "$(grep -c ' bytes over 2 rails</title>' rails.svg)"
-  rails --json rails.json || fail "rails as JSON: $(cat err)"
+  rails --json rails.json --messages allreduce:1048576 || fail "rails as JSON: $(cat err)"
   python3 -c 'import json
-for link in json.load(open("rails.json"))["links"]:
-    assert link["rails"] == 2 and link["rails_not_connected"] == 0 and len(link["ways"]) == 2, link
+run = json.load(open("rails.json"))
+for link in run["links"] + run["messages"]["pairs"]:
+    assert link["rail_count"] == 2 and link["unconnected_rail_count"] == 0, link
+assert len(run["messages"]["pairs"]) == 2, run["messages"]
+for link in run["links"]:
+    assert len(link["ways"]) == 2, link
     assert link["ways"][1].startswith("d1 10.7.1.1 to "), link' 2> err || fail "rails as JSON: $(cat err)"
 fi
 finish

@@ -65,7 +65,7 @@ expect 2 "--rdma, --captured" allreduce -n 4 -b 1M --rdma
 expect 0 "4 ranks in 2 groups of 2, whose GPUs reach" allreduce -n 4 -b 2M --gpu 2 --hosts 2
 expect 0 "1. within each group: reduce_scatter in streams of 8388608 bytes" allreduce -n 4 -b 16M --gpu 2 --hosts 2
 expect 0 "2. across groups: allreduce in streams of 8388608 bytes" allreduce -n 4 -b 16M --gpu 2 --hosts 2
-expect 0 " 0-1 6 8388608 B 8388608 B operations" allreduce -n 4 -b 16M --gpu 2 --hosts 2
+expect 0 " 0-1 48 8388608 B 8388608 B operations" allreduce -n 4 -b 16M --gpu 2 --hosts 2 # 8 parts of 1 MiB
 expect 0 "3. within each group: allgather in streams of 8388608 bytes" allreduce -n 4 -b 16M --gpu 2 --hosts 2
 expect 0 "6 ranks in 2 groups of 3" broadcast -n 6 -b 12M --gpu 2 --no-peers
 expect 0 "1. within the root's group: broadcast in streams of 12582912 bytes" broadcast -n 6 -b 12M --gpu 2 --no-peers
@@ -91,6 +91,42 @@ COLL_GPU_MODE=ordered expect 0 "mode: ordered, because COLL_GPU_MODE is ordered"
 COLL_GPU_MODE=spin expect 0 "mode: staged, because COLL_GPU_MODE is spin" allreduce -n 4 -b 1M --gpu 2
 COLL_GPU_MODE=meet expect 0 "mode: staged, because COLL_GPU_MODE is meet" allreduce -n 4 -b 1M --gpu 4
 COLL_GPU_SLOT_BYTES=4096 expect 0 "mode: staged, because COLL_GPU_SLOT_BYTES is too small" alltoall -n 128 -b 4 --gpu 128
+
+# Staged calls in parts of 1 MiB, of which four are under way.
+expect 0 "2 parts of up to 1048576 bytes, up to 4 of them under way" allreduce -n 4 -b 2M --gpu 4 --no-peers
+expect 0 " 0-3 6 " allreduce -n 4 -b 2044K --gpu 4 --no-peers
+expect 0 " 0-3 12 " allreduce -n 4 -b 2M --gpu 4 --no-peers
+expect 0 "4 parts of up to 262144 bytes a block" alltoall -n 4 -b 1M --gpu 4 --no-peers
+expect 0 " 0-3 6 " allgatherv -n 4 -b 16M --gpu 4 --no-peers
+COLL_GPU_SLOT_BYTES=64K expect 0 "256 parts of up to 16384 bytes" allreduce -n 4 -b 4M --gpu 4 --no-peers
+
+# Levels above hosts are those of the part across groups: 16 hosts at a switch. The parts add up.
+expect 0 "on the host: dbtree, 202.23 us for a part by the model of coll_explain without --gpu (as assumed by --levels)" \
+  allreduce --hosts 4096 --ranks-per-host 8 --gpu 8 -b 1G --levels assumed
+expect 0 "on the host: dbtree, 168.37 us for a part" allreduce --hosts 512 --ranks-per-host 8 --gpu 8 -b 1G --levels assumed
+expect 0 "on the host: recdbl, 9.60 us by the model of coll_explain without --gpu (as assumed by --levels)" \
+  allreduce -n 64 --gpu 8 -b 8 --levels assumed
+expect 0 "16 ranks on 4 GPUs of each of 4 hosts" allreduce -n 32 -b 64M --gpu 4 --levels 8:500:0.01,all:4000:0.04 --no-peers
+expect 0 "time = 4 * launch + host + 1. + 2. + 3. = 4 * 1 us + 2 us + " allreduce -n 4 -b 16M --gpu 2 --hosts 2 \
+  --assume launch=1,host=2
+expect 0 "time = 4 * launch + host + 1. + times * 2. = " allgather -n 6 -b 1M --gpu 2 --hosts 3
+expect 0 "time = 4 * launch + host + times * 1. + times * 2. + times * 3. = " reduce -n 4 -b 16M --gpu 2 --hosts 2
+expect 2 "--rdma has no --levels" allreduce -n 16 -b 64M --gpu 8 --levels assumed --rdma
+times=$("$explain" allreduce -n 64 -b 64M --gpu 8 --levels assumed | awk '/ under these assumptions/ { time[++n] = $2 }
+  END { d = time[1] + time[2] + time[3] + 0.027 - time[4]; print n, (d < 0.02 && d > -0.02 ? "agree" : "differ by " d) }')
+if [ "$times" != "4 agree" ]; then
+  echo "the times of parts and of all: $times"
+  failed=1
+fi
+
+# A table: each size's algorithm and time, the same as that of the size alone.
+expect 0 "8M dbtree " allreduce -n 4096 -b 1M-8M --gpu 8 --levels assumed --table
+expect 0 "1M hier_trees " allreduce -n 4096 -b 1M-8M --gpu 8 --levels assumed --table
+expect 0 "64M messages" allreduce -n 16 -b 64M-65M --gpu 8 --hosts 2 --rdma --table
+expect 0 "16M dbtree, 2 parts" allreduce -n 4096 -b 16M-17M --gpu 8 --levels assumed --table
+expect 0 "64K no host" allreduce -n 8 -b 64K-65K --gpu 8 --table
+one=$("$explain" allreduce -n 64 -b 64M --gpu 8 --levels assumed | awk '/ in all under/ { print $2, $3 }')
+expect 0 " parts $one within each group: " allreduce -n 64 -b 64M-65M --gpu 8 --levels assumed --table
 
 # Counts. These operations are those that the fake driver was seen to get for such calls.
 expect 0 "4 rounds of up to 4194304 bytes a block (slots of 4194304 bytes), folded in segments, one a rank, 8 meets" \
@@ -173,7 +209,7 @@ expect 2 "--assume takes" allreduce -n 2 -b 4 --gpu 2 --assume launch=nan
 expect 2 "--assume takes" allreduce -n 2 -b 4 --gpu 2 --assume launch=1,
 expect 2 "--gpu takes a number" allreduce -n 2 -b 4 --gpu 0
 expect 2 "--gpu takes one size" allreduce -n 2 -b 4-8K --gpu 2
-expect 2 "--gpu takes one size, and no --rank" allreduce -n 2 -b 4 --gpu 2 --rank 1
+expect 2 "--gpu takes one size, or a range with --table, and no --rank" allreduce -n 2 -b 4 --gpu 2 --rank 1
 expect 2 "need --gpu" allreduce -n 2 -b 4 --threads
 expect 2 "are on one host" allreduce -n 2 -b 4 --gpu 1 --threads --hosts 2
 exit $failed

@@ -13,17 +13,24 @@
 #include "libcoll/cost/predict.h"
 #include "libcoll/exec/connect.h"
 #include "libcoll/sched/tag.h"
+#include "libcoll/tuning/parts.h"
 #include "transports/sim/sim.h"
 
 #define SEED 7 /* of the data */
 
 typedef struct fleet fleet;
 
+/* A call of a rank. */
+typedef struct call {
+  coll_request op;
+  colli_lane lanes[COLLI_MAX_LANES];
+} call;
+
 /* One rank. */
 typedef struct member {
   colli_exec exec;
-  coll_request op;
-  colli_lane lanes[COLLI_MAX_LANES];
+  call *calls; /* those that are under way, in turn */
+  int started, ended;
   colli_sched *sched;
   coll_transport_env env;
   coll_endpoint *endpoint;
@@ -43,7 +50,8 @@ struct fleet {
   colli_flight_rings flights; /* of all: nobody reads them */
   colli_shape shape;
   /* As it runs, and as it would run with all elements. */
-  size_t count;
+  size_t count; /* of a part */
+  int parts, ahead;
   colli_limits limits;
   colli_partition partition, all_partition;
   colli_model model, all_model;
@@ -97,7 +105,9 @@ static void set_up(fleet *f) {
   colli_network slower = *c->network;
   for (int level = 0; level < slower.nlevels; level++)
     slower.level[level].beta_ns_per_byte *= (double)each;
-  f->count = c->count / each;
+  f->parts = c->parts ? c->parts : 1;
+  f->ahead = c->parts ? c->ahead : 1;
+  f->count = c->count / each / (size_t)f->parts;
   f->limits = (colli_limits){.slot_bytes = c->limits.slot_bytes / each,
                              .slot_count = c->limits.slot_count,
                              .chunk_bytes = c->limits.chunk_bytes / each,
@@ -110,7 +120,7 @@ static void set_up(fleet *f) {
   colli_network_model(&slower, c->nranks, &f->model);
   colli_network_model(c->network, c->nranks, &f->all_model);
   colli_choice_partition(c->algo, &f->shape, f->count, sizeof(float), &f->limits, &f->partition);
-  colli_choice_partition(c->algo, &f->shape, c->count, sizeof(float), &c->limits,
+  colli_choice_partition(c->algo, &f->shape, c->count / (size_t)f->parts, sizeof(float), &c->limits,
                          &f->all_partition);
 }
 
@@ -147,19 +157,52 @@ static void know_peer(member *m, int peer) {
   m->exec.links[peer].sent_bytes = &m->sent_bytes;
 }
 
-/* Makes a rank's schedule, and the request and executor that run it. */
+/* Bytes of a rank's vector. */
+static size_t vector_bytes(const fleet *f) {
+  return f->count * (size_t)f->parts * sizeof(float);
+}
+
+/* Bytes that a call of a rank needs besides. */
+static size_t scratch_bytes(const fleet *f, const member *m) {
+  return f->partition.piece * sizeof(float) * (size_t)m->sched->nscratch;
+}
+
+/* Makes the request of a rank's part of that number, in place of one that has ended. */
+static coll_request *prepare_part(const fleet *f, member *m, int number) {
+  const int place = number % f->ahead;
+  const colli_algo *algo = f->config->algo;
+  char *part = m->data + (size_t)number * f->count * sizeof(float);
+  call *next = &m->calls[place];
+  *next = (call){.op = {.lane = next->lanes,
+                        .coll = algo->coll,
+                        .sequence = (uint64_t)number + 1,
+                        .elem_bytes = sizeof(float),
+                        .in = part,
+                        .out = part,
+                        .scratch = m->data + vector_bytes(f) + (size_t)place * scratch_bytes(f, m),
+                        .sched = m->sched,
+                        .step = colli_exec_step_of(false),
+                        .partition = f->partition,
+                        .reduce = m->exec.kernels->reduce[COLL_FLOAT32][COLL_SUM],
+                        .nranks = f->config->nranks}};
+  colli_tag_put(&next->op.tag, COLLI_TAG_COLL, (uint64_t)algo->coll);
+  colli_tag_put(&next->op.tag, COLLI_TAG_ALGO, (uint64_t)algo->id);
+  colli_tag_put(&next->op.tag, COLLI_TAG_SEQUENCE, (uint64_t)number + 1);
+  return &next->op;
+}
+
+/* Makes a rank's schedule, and the executor that runs it. */
 static void equip_member(fleet *f, int rank) {
   const fleet_config *c = f->config;
   member *m = &f->members[rank];
   colli_shape shape = f->shape;
   shape.rank = rank;
   cr_assert_eq(colli_algo_emit(c->algo, &shape, &m->sched), COLL_OK);
-  size_t bytes = f->count * sizeof(float);
-  size_t scratch = f->partition.piece * sizeof(float) * (size_t)m->sched->nscratch;
-  m->data = malloc(bytes + scratch + 1);
-  cr_assert(m->data);
+  m->data = malloc(vector_bytes(f) + scratch_bytes(f, m) * (size_t)f->ahead + 1);
+  m->calls = calloc((size_t)f->ahead, sizeof(*m->calls));
+  cr_assert(m->data && m->calls);
   if (c->algo->coll == COLLI_ALLREDUCE || (c->algo->coll == COLLI_BROADCAST && rank == 0))
-    data_fill(m->data, f->count, COLL_FLOAT32, COLL_SUM, rank, SEED);
+    data_fill(m->data, f->count * (size_t)f->parts, COLL_FLOAT32, COLL_SUM, rank, SEED);
   m->exec = (colli_exec){.rank = rank,
                          .nranks = c->nranks,
                          .kernels = colli_kernels_best(),
@@ -169,20 +212,6 @@ static void equip_member(fleet *f, int rank) {
                          .events = &events,
                          .connect = connect_peer};
   m->exec.flights.rings = &f->flights;
-  m->op = (coll_request){.lane = m->lanes,
-                         .coll = c->algo->coll,
-                         .sequence = 1,
-                         .elem_bytes = sizeof(float),
-                         .in = m->data,
-                         .out = m->data,
-                         .scratch = m->data + bytes,
-                         .sched = m->sched,
-                         .step = colli_exec_step_of(false),
-                         .partition = f->partition,
-                         .reduce = m->exec.kernels->reduce[COLL_FLOAT32][COLL_SUM],
-                         .nranks = c->nranks};
-  colli_tag_put(&m->op.tag, COLLI_TAG_COLL, (uint64_t)c->algo->coll);
-  colli_tag_put(&m->op.tag, COLLI_TAG_ALGO, (uint64_t)c->algo->id);
   for (int i = 0; i < m->sched->nsteps; i++) {
     know_peer(m, m->sched->steps[i].peer_recv);
     know_peer(m, m->sched->steps[i].peer_send);
@@ -195,9 +224,8 @@ static size_t own_bytes(const fleet *f, size_t *longest) {
   for (int rank = 0; rank < f->config->nranks; rank++) {
     const colli_sched *sched = f->members[rank].sched;
     const size_t bytes = colli_sched_bytes(sched);
-    const size_t elements = f->count + f->partition.piece * (size_t)sched->nscratch;
     *longest = bytes > *longest ? bytes : *longest;
-    all += bytes + elements * sizeof(float);
+    all += bytes + vector_bytes(f) + scratch_bytes(f, &f->members[rank]) * (size_t)f->ahead;
   }
   return all;
 }
@@ -222,11 +250,29 @@ static void make_members(fleet *f) {
 
 /* ---- running --------------------------------------------------------------------------------- */
 
+/* Whether a rank has ended all its calls. */
+static bool is_done(const fleet *f, const member *m) {
+  return m->ended == f->parts;
+}
+
+/* Starts calls of a rank, as many as may be under way. */
+static void start_parts(const fleet *f, member *m) {
+  while (m->ended < m->started && m->calls[m->ended % f->ahead].op.done)
+    m->ended++;
+  while (m->started < f->parts && m->started < m->ended + f->ahead) {
+    colli_exec_start(&m->exec, prepare_part(f, m, m->started));
+    m->started++;
+  }
+}
+
 /* A rank's turn. */
 static void run_member(fleet *f, int rank) {
   int moved = 1;
-  while (moved > 0)
+  while (moved > 0) {
+    start_parts(f, &f->members[rank]);
     moved = colli_exec_progress(&f->members[rank].exec);
+  }
+  start_parts(f, &f->members[rank]);
   f->failures += moved < 0;
 }
 
@@ -234,11 +280,11 @@ static void run_member(fleet *f, int rank) {
 static bool run_touched(fleet *f) {
   bool ended = false;
   for (int rank = sim_world_touched(f->world); rank >= 0; rank = sim_world_touched(f->world)) {
-    const coll_request *op = &f->members[rank].op;
-    if (op->done)
+    const member *m = &f->members[rank];
+    if (is_done(f, m))
       continue;
     run_member(f, rank);
-    ended |= op->done;
+    ended |= is_done(f, m);
   }
   return ended;
 }
@@ -246,14 +292,12 @@ static bool run_touched(fleet *f) {
 /* Connects all, and then runs the collective; returns how long that takes. */
 static double run_all(fleet *f) {
   for (int rank = 0; rank < f->config->nranks; rank++)
-    colli_exec_connect(&f->members[rank].exec, &f->members[rank].op);
+    colli_exec_connect(&f->members[rank].exec, prepare_part(f, &f->members[rank], 0));
   while (sim_world_advance(f->world))
     ;
   while (sim_world_touched(f->world) >= 0)
     ;
   uint64_t begin = sim_world_now(f->world), end = begin;
-  for (int rank = 0; rank < f->config->nranks; rank++)
-    colli_exec_start(&f->members[rank].exec, &f->members[rank].op);
   for (int rank = 0; rank < f->config->nranks; rank++)
     run_member(f, rank);
   while (f->failures == 0 && sim_world_advance(f->world))
@@ -266,28 +310,29 @@ static double run_all(fleet *f) {
 static int count_wrong(const fleet *f) {
   const fleet_config *c = f->config;
   int wrong = 0;
-  size_t bytes = f->count * sizeof(float);
+  const size_t bytes = vector_bytes(f), count = bytes / sizeof(float);
   char *want = malloc(bytes + 1);
   if (c->algo->coll == COLLI_ALLREDUCE)
-    data_reduce(want, f->count, COLL_FLOAT32, COLL_SUM, c->nranks, SEED);
+    data_reduce(want, count, COLL_FLOAT32, COLL_SUM, c->nranks, SEED);
   else
-    data_fill(want, f->count, COLL_FLOAT32, COLL_SUM, 0, SEED);
+    data_fill(want, count, COLL_FLOAT32, COLL_SUM, 0, SEED);
   for (int rank = 0; rank < c->nranks; rank++) {
     const member *m = &f->members[rank];
-    wrong += !m->op.done || m->op.status != COLL_OK || memcmp(m->data, want, bytes) != 0;
+    wrong += !is_done(f, m) || memcmp(m->data, want, bytes) != 0;
   }
   free(want);
   return wrong;
 }
 
-/* The replay of the same schedules. */
+/* The replay of the same schedules: parts follow each other as passes do. */
 static double replay(const fleet *f) {
   const size_t n = (size_t)f->config->nranks;
   const colli_sched **scheds = malloc(n * sizeof(*scheds));
+  const colli_partition all = colli_parts_as_passes(&f->all_partition, (size_t)f->parts);
   cr_assert(scheds);
   for (size_t rank = 0; rank < n; rank++)
     scheds[rank] = f->members[rank].sched;
-  double ns = colli_predict(scheds, f->config->nranks, &f->all_partition, sizeof(float),
+  double ns = colli_predict(scheds, f->config->nranks, &all, sizeof(float),
                             f->config->limits.slot_count, &f->all_model);
   free(scheds);
   return ns;
@@ -318,6 +363,7 @@ static void free_all(fleet *f) {
     sim_transport.close(f->members[rank].endpoint);
     colli_sched_free(f->members[rank].sched);
     free(f->members[rank].data);
+    free(f->members[rank].calls);
   }
   sim_world_destroy(f->world);
   munmap(f->links, f->links_bytes);
@@ -339,9 +385,10 @@ fleet_result fleet_run(const fleet_config *config) {
   result.messages = sim_world_messages(f->world);
   result.wrong = count_wrong(f) + f->failures;
   result.predicted_ns = replay(f);
-  const colli_model model =
-      colli_algo_model(config->algo, &f->shape, &f->all_partition, sizeof(float), &f->all_model);
-  result.formula_ns = config->algo->cost(&f->shape, &f->all_partition, sizeof(float), &model);
+  const colli_choice choice = {.algo = config->algo, .partition = f->all_partition};
+  const colli_parts parts = colli_parts_price(&choice, &f->shape, sizeof(float), &f->all_model);
+  result.formula_ns =
+      colli_parts_time(&parts, (size_t)f->parts, (size_t)f->ahead, (colli_parts_besides){0});
   free_all(f);
   free(f);
   return result;

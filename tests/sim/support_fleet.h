@@ -17,6 +17,9 @@ typedef struct fleet_config {
   /* So many elements are one in the fleet, whose slots and chunks are as much shorter, and whose
    * links as much slower: a vector that would not fit into memory takes as long. 0: 1. */
   int each;
+  /* So many calls of equal parts of the vector follow each other, `ahead` of them started at a time
+   * on each rank. 0: one call. */
+  int parts, ahead;
   const colli_network *network;
   colli_limits limits;
 } fleet_config;
@@ -24,7 +27,7 @@ typedef struct fleet_config {
 typedef struct fleet_result {
   double ns;           /* virtual time until the last rank is done */
   double predicted_ns; /* the replay of the same schedules, with all elements */
-  double formula_ns;   /* for all elements */
+  double formula_ns;   /* for all elements; parts: colli_parts_time() */
   uint64_t messages;
   int wrong;          /* ranks whose result is not right, or that are not done */
   size_t rank_bytes;  /* memory of a rank besides its vector and its schedule */

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "extent.h"
+#include "libcoll/comm/levels.h"
 #include "libcoll/cost/links.h"
 #include "support_fleet.h"
 
@@ -240,6 +241,36 @@ Test(fleet, trees_between_hosts, .timeout = 300) {
      * may be one rank's. */
     check_trees(fewer - missing[i], 4, 0.1, missing[i] == 7 ? 0.2 : 0.05);
   }
+}
+
+/* ---- parts of a staged call -------------------------------------------------------------------
+ */
+
+/* What hosts of 8 GPUs send each other: one rank a host. */
+static const colli_network between_hosts = {2, {{16, 2000, 0.04}, {1 << 17, 4000, 0.04}}};
+
+/* An all-reduce in parts of 1 MiB, as long as many as may be under way. */
+static void check_parts(const char *name, size_t chunk_bytes, int nranks, int parts) {
+  const fleet_config config = {.algo = colli_algo_find(COLLI_ALLREDUCE, name),
+                               .nranks = nranks,
+                               .count = (size_t)parts << 18,
+                               .each = 256,
+                               .parts = parts,
+                               .ahead = COLLI_STAGED_DEPTH,
+                               .network = &between_hosts,
+                               .limits = {.slot_bytes = 131072,
+                                          .slot_count = 8,
+                                          .chunk_bytes = chunk_bytes,
+                                          .slice_bytes = chunk_bytes}};
+  const fleet_result r = run_config(&config);
+  cr_expect(is_near(r.formula_ns, r.ns, 0.05), "%s in %d parts", name, parts);
+}
+
+/* 4096 GPUs, 8 a host, with the algorithm and the chunks that are chosen there; and 4096 hosts. */
+Test(fleet, parts_between_hosts_of_gpus, .timeout = 300) {
+  const int hosts = ranks_of(extent(9, 12, 6));
+  check_parts("dbtree", 16384, hosts, 16);
+  check_parts("hier_trees", 32768, ranks_of(extent(12, 12, 6)), 8);
 }
 
 /* ---- a step for each other rank -------------------------------------------------------------- */

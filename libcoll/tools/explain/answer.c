@@ -38,6 +38,10 @@ void explain_set_up(const question *q, answer *a) {
                            .in_place = q->in_place,
                            .varying = q->varying};
   described_set_up(&q->net, q->algo, a);
+  if (q->at_once > 0) { /* --levels describes what each rank has to itself */
+    a->model.host_beta_ns_per_byte *= q->at_once;
+    a->model.host_gap_ns *= q->at_once;
+  }
 }
 
 /* The schedules of all ranks; NULL if out of memory. */

@@ -4,6 +4,7 @@
 
 #include "libcoll/base/param.h"
 #include "libcoll/tools/described/described.h"
+#include "libcoll/tuning/parts.h"
 
 /* What operations on GPUs are taken to cost. Nothing of it was measured. */
 typedef struct gpu_costs {
@@ -37,6 +38,7 @@ typedef struct question {
   const char *algo; /* NULL: what COLL_ALGO says */
   bool table;       /* a range as a table of all candidates */
   int gpus;         /* of a host, whose r-th rank is on GPU r modulo that; 0: not asked */
+  int at_once;      /* ranks of a host that make such a call each with others, over its link */
   bool threads;     /* the ranks are, of one process */
   bool apart;       /* the GPUs have no peer access to each other */
   bool rdma;        /* networks' devices move messages from and to GPU memory */
@@ -54,7 +56,12 @@ question explain_ask(int argc, char **argv);
 extern const gpu_costs explain_costs;
 bool explain_assume(const char *text, gpu_costs *costs);
 
-/* table.c: prints what each size of a range takes with each candidate. */
+#define EXPLAIN_TABLE_STEP 8 /* from one size of a table to the next */
+
+/* table.c: writes a size as "64K". */
+void explain_size_text(char text[32], size_t bytes);
+
+/* Prints what each size of a range takes with each candidate. */
 void explain_table(const question *q, answer *a);
 
 /* answer.c: a number among the settings. */
@@ -72,9 +79,7 @@ void explain_time(char text[32], double ns);
 /* The event model's time for a candidate in ns; negative if computing it would take too long. */
 double explain_events(const colli_choice *choice, const question *q, const answer *a);
 
-/* ---- gpu.c, gpu_print.c, levels.c: calls in streams
- * -----------------------------------------------------
- */
+/* ---- calls in streams (gpu*.c, levels.c, messages.c) ----------------------------------------- */
 
 /* What one rank does in a call; bytes are of memory of its own GPU, or of others. */
 typedef struct gpu_rank {
@@ -97,20 +102,68 @@ typedef struct gpu_call {
   gpu_rank *ranks;
   double in_bytes, out_bytes; /* over the link of the GPU with most */
   double memory_bytes;        /* in the memory of the GPU with most */
+  size_t parts;               /* of a staged call */
+  size_t part_bytes;          /* of the vector or a block, that one of them has */
 } gpu_call;
 
 /* Finds out what a call does; the caller frees call->ranks. Ends the program if it cannot. */
 void explain_gpu_count(const question *q, const answer *a, gpu_call *call);
 
+/* What a call is taken to take. */
+typedef struct gpu_time {
+  double us;
+  double operations;   /* of the rank with most; of a call in parts: for each of them */
+  colli_choice choice; /* staged: on the host, for one part */
+  colli_parts host;    /* the same, and while others are under way */
+  double stream_us;    /* that a stream works for a part */
+  double pace_us;      /* from one part to the next */
+} gpu_time;
+
+gpu_time explain_gpu_price(const question *q, answer *a, const gpu_call *call);
+
+/* Explains a call that is not divided; returns its time in us. */
+double explain_gpu_part(const question *q, answer *a);
+
 /* messages.c: whether a part across groups, whose ranks are those with one place, is made of
- * messages; and explains it. */
+ * messages; its time in us; and explains it. */
 bool explain_are_messages(const question *part);
-void explain_messages(const question *part);
+double explain_messages_price(const question *part);
+double explain_messages(const question *part);
 
-/* Explains a call that is not divided. */
-void explain_gpu_part(const question *q, answer *a);
+/* ---- levels.c: calls that are divided among groups of ranks -----------------------------------*/
 
-/* levels.c: explains a call in streams, perhaps one that is divided among groups of ranks. */
+#define EXPLAIN_PARTS 3
+
+/* A part of a divided call, or a call that is not divided. */
+typedef struct gpu_part {
+  question q;
+  const char *where;
+  size_t times;  /* that it is made */
+  bool messages; /* it is made of messages */
+} gpu_part;
+
+/* Into what a call is divided. */
+typedef struct gpu_parts {
+  int ngroups, group_size; /* 0: it is not divided */
+  size_t rounds;
+  int count;
+  gpu_part part[EXPLAIN_PARTS];
+} gpu_parts;
+
+/* Finds the parts; one part: the call is not divided, or goes across groups of one rank. */
+gpu_parts explain_gpu_divide(const question *q, const answer *a);
+
+/* The time of a part, once, in us; *choice: of the host's algorithm, if it is staged, for each of
+ * so many *pieces. */
+double explain_gpu_part_price(const gpu_part *part, colli_choice *choice, size_t *pieces);
+
+/* What the gate of a divided call takes in us: a stop of all streams. */
+double explain_gpu_gate(const question *q);
+
+/* Explains a call in streams, perhaps one that is divided among groups of ranks. */
 void explain_gpu(const question *q, answer *a);
+
+/* gpu_table.c: prints what each size of a range takes, and with which algorithm. */
+void explain_gpu_table(const question *q);
 
 #endif

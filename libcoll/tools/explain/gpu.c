@@ -8,6 +8,7 @@
 #include "gpu_traffic.h"
 #include "libcoll/base/param.h"
 #include "libcoll/comm/direct.h"
+#include "libcoll/comm/levels.h"
 
 #define STAGED_OPERATIONS 6 /* two copies; "reached", a wait and its reset; "left" */
 
@@ -190,13 +191,24 @@ static void count_direct(const question *q, gpu_call *call, traffic *t) {
         (double)call->meets * each + 1 + (call->mode == COLLI_GPU_MEET);
 }
 
+/* Finds the parts of a staged call (stream/staged_parts.h). */
+static void count_parts(const question *q, gpu_call *call) {
+  const size_t elements =
+      colli_staged_elements(q->coll, q->varying, q->net.nranks, q->type_bytes,
+                            colli_staged_part_of(explain_param(COLLI_PARAM_GPU_SLOT_BYTES)));
+  call->parts = colli_staged_count(q->bytes / q->type_bytes, elements);
+  call->part_bytes = call->parts > 1 ? elements * q->type_bytes : q->bytes;
+}
+
 /* Adds the copies of a staged call: what it reads and writes is copied whole. */
-static void count_staged(const question *q, traffic *t) {
+static void count_staged(const question *q, gpu_call *call, traffic *t) {
+  count_parts(q, call);
   for (int rank = 0; rank < q->net.nranks; rank++) {
     gpu_rank *it = &t->ranks[rank];
     it->reads = explain_input_of(q, rank, (double)q->bytes);
     it->writes = explain_result_of(q, rank, (double)q->bytes);
-    it->operations = STAGED_OPERATIONS - (it->reads == 0) - (it->writes == 0);
+    it->operations =
+        (double)call->parts * (STAGED_OPERATIONS - (it->reads == 0) - (it->writes == 0));
     t->in[explain_gpu_of(q, rank)] += it->writes;
     t->out[explain_gpu_of(q, rank)] += it->reads;
   }
@@ -230,7 +242,7 @@ void explain_gpu_count(const question *q, const answer *a, gpu_call *call) {
   choose_mode(q, a, call);
   t.shape.slot_bytes = call->slot_bytes;
   if (call->mode == COLLI_GPU_STAGED)
-    count_staged(q, &t);
+    count_staged(q, call, &t);
   else
     count_direct(q, call, &t);
   find_busiest(q, call, &t);

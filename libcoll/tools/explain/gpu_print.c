@@ -6,6 +6,7 @@
 #include "explain.h"
 #include "libcoll/base/param.h"
 #include "libcoll/comm/direct.h"
+#include "libcoll/comm/levels.h"
 
 /* ---- counts ---------------------------------------------------------------------------------- */
 
@@ -30,6 +31,9 @@ static void print_cut(const question *q, const gpu_call *call) {
   if (call->mode == COLLI_GPU_STAGED) {
     puts("buffers are copied to the host, the algorithm of host memory runs, results are copied "
          "back");
+    if (call->parts > 1)
+      printf("%zu parts of up to %zu bytes%s, up to %d of them under way at a time\n", call->parts,
+             call->part_bytes, colli_exact(q->coll) ? " a block" : "", COLLI_STAGED_DEPTH);
     return;
   }
   if (call->party) {
@@ -81,14 +85,6 @@ static void print_ranks(const question *q, const gpu_call *call) {
 
 /* ---- the time -------------------------------------------------------------------------------- */
 
-/* The most operations of a rank. */
-static double most_operations(const question *q, const gpu_call *call) {
-  double most = 0;
-  for (int rank = 0; rank < q->net.nranks; rank++)
-    most = call->ranks[rank].operations > most ? call->ranks[rank].operations : most;
-  return most;
-}
-
 /* Prints a sum that was worked out in us. */
 static void print_time(double us) {
   char text[32];
@@ -97,41 +93,59 @@ static void print_time(double us) {
 }
 
 /* Prints the formula of a call in GPU memory with its numbers. */
-static void print_direct_time(const question *q, const gpu_call *call) {
+static void print_direct_time(const question *q, const gpu_call *call, const gpu_time *t) {
   const gpu_costs *c = &q->costs;
   const bool asks = call->mode == COLLI_GPU_ORDERED;
-  const double operations = most_operations(q, call), meet_us = asks ? c->host_us : c->meet_us;
   const double link_bytes = call->in_bytes > call->out_bytes ? call->in_bytes : call->out_bytes;
   puts("time = operations * launch + meets * (ordered: host; else: meet) + bytes of the busiest "
        "link / link\n       + bytes in the busiest GPU's memory / memory");
-  printf("  = %.0f * %g us + %zu * %g us + %.0f B / %g GB/s + %.0f B / %g GB/s\n", operations,
-         c->launch_us, call->meets, meet_us, link_bytes, c->link_gb, call->memory_bytes,
-         c->memory_gb);
-  print_time(operations * c->launch_us + (double)call->meets * meet_us +
-             link_bytes / c->link_gb / 1e3 + call->memory_bytes / c->memory_gb / 1e3);
+  printf("  = %.0f * %g us + %zu * %g us + %.0f B / %g GB/s + %.0f B / %g GB/s\n", t->operations,
+         c->launch_us, call->meets, asks ? c->host_us : c->meet_us, link_bytes, c->link_gb,
+         call->memory_bytes, c->memory_gb);
+}
+
+/* The same for a staged call that is made in parts. */
+static void print_parts_time(const question *q, const gpu_call *call, const gpu_time *t) {
+  char way[32], next[32], stream[32], pace[32], host[32];
+  explain_time(way, t->host.first + (q->costs.host_us + t->stream_us) * 1e3);
+  explain_time(next, t->host.next);
+  explain_time(stream, t->stream_us * 1e3);
+  explain_time(pace, t->pace_us * 1e3);
+  explain_time(host, q->costs.host_us * 1e3);
+  printf("a part's way: in the stream %s (%.0f operations and copies), host %s, and on the host as "
+         "above: %s.\nfrom one to the next: the longest of %s on the host while others are under "
+         "way, %s in the stream,\nand the way / %d: %s\n",
+         stream, t->operations, host, way, next, stream, COLLI_STAGED_DEPTH, pace);
+  puts("time = a part's way + (parts - 1) * from one to the next");
+  printf("  = %s + %zu * %s\n", way, call->parts - 1, pace);
 }
 
 /* The same for a staged call: the host's part is what coll_explain predicts without --gpu. */
-static void print_staged_time(const question *q, answer *a, const gpu_call *call) {
+static void print_staged_time(const question *q, const answer *a, const gpu_call *call,
+                              const gpu_time *t) {
   const gpu_costs *c = &q->costs;
-  const colli_choice choice = explain_choose(a, q, q->bytes);
-  const double operations = most_operations(q, call), host_us = choice.predicted_ns / 1e3;
   char text[32];
-  explain_time(text, choice.predicted_ns);
-  printf("on the host: %s, %s by the model of coll_explain without --gpu (%s)\n", choice.algo->name,
-         text, a->origin.path[0] ? "measured" : "typical costs");
+  explain_time(text, t->host.first);
+  printf("on the host: %s, %s%s by the model of coll_explain without --gpu (%s)\n",
+         t->choice.algo->name, text, call->parts > 1 ? " for a part" : "",
+         q->net.network.nlevels ? "as assumed by --levels"
+         : a->origin.path[0]    ? "measured"
+                                : "typical costs");
+  if (call->parts > 1) {
+    print_parts_time(q, call, t);
+    return;
+  }
   puts("time = operations * launch + host + bytes to the host / copy + on the host + bytes from it "
        "/ copy");
-  printf("  = %.0f * %g us + %g us + %.0f B / %g GB/s + %s + %.0f B / %g GB/s\n", operations,
+  printf("  = %.0f * %g us + %g us + %.0f B / %g GB/s + %s + %.0f B / %g GB/s\n", t->operations,
          c->launch_us, c->host_us, call->out_bytes, c->copy_gb, text, call->in_bytes, c->copy_gb);
-  print_time(operations * c->launch_us + c->host_us + host_us +
-             (call->out_bytes + call->in_bytes) / c->copy_gb / 1e3);
 }
 
-void explain_gpu_part(const question *q, answer *a) {
+double explain_gpu_part(const question *q, answer *a) {
   const gpu_costs *c = &q->costs;
   gpu_call call;
   explain_gpu_count(q, a, &call);
+  const gpu_time t = explain_gpu_price(q, a, &call);
   print_question(q);
   print_cut(q, &call);
   print_ranks(q, &call);
@@ -140,8 +154,10 @@ void explain_gpu_part(const question *q, answer *a) {
          q->assumes ? " as asked" : "", c->launch_us, c->host_us, c->meet_us, c->link_gb,
          c->memory_gb, c->copy_gb);
   if (call.mode == COLLI_GPU_STAGED)
-    print_staged_time(q, a, &call);
+    print_staged_time(q, a, &call, &t);
   else
-    print_direct_time(q, &call);
+    print_direct_time(q, &call, &t);
+  print_time(t.us);
   free(call.ranks);
+  return t.us;
 }

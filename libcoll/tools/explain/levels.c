@@ -11,6 +11,8 @@
 #include "libcoll/comm/direct.h"
 #include "libcoll/comm/levels.h"
 
+#define GATE_OPERATIONS 4 /* of a stream: "reached", a wait and its reset; "left" */
+
 /* The groups of a question; size is 0 if there are none. */
 typedef struct groups {
   int number, size;
@@ -25,6 +27,18 @@ static groups find_groups(const question *q) {
   if (g.number > 1 && q->net.nranks % g.number == 0 && (alone || q->net.nranks / g.number > 1))
     g.size = q->net.nranks / g.number;
   return g;
+}
+
+/* What lies between groups of so many ranks, of each of which one takes part. */
+static colli_network network_across(const colli_network *all, int size) {
+  colli_network network = {0};
+  for (int i = 0; i < all->nlevels; i++) {
+    colli_level level = all->level[i];
+    level.ranks = (level.ranks + size - 1) / size;
+    if (level.ranks > 1)
+      network.level[network.nlevels++] = level;
+  }
+  return network;
 }
 
 /* A part that a group makes, or that goes across groups. Elements are bytes there. */
@@ -42,9 +56,12 @@ static question part_of(const question *q, const groups *g, bool within, const c
     part.registered &= coll == COLLI_REDUCE_SCATTER ? EXPLAIN_INPUT : 0;
   if (within) {
     part.net.hosts = 1;
+    part.net.network = (colli_network){0}; /* GPUs have links of their own */
     part.gpus = q->apart ? 1 : q->gpus;
     part.apart = false;
   } else {
+    part.at_once = g->size;
+    part.net.network = network_across(&q->net.network, g->size);
     part.gpus = part.net.hosts == 1 ? g->number : q->apart ? q->gpus : 1;
     part.apart = true;
   }
@@ -88,90 +105,158 @@ static bool is_divided(const question *q, const answer *a, const groups *g) {
          (!rounds || round_of(q, g) > 0) && mode_within(q, g) != COLLI_GPU_STAGED;
 }
 
-/* Prints one part: where it is made, and which. */
-static void print_part(const question *q, const groups *g, const char *where, bool within,
-                       const char *name, colli_coll coll, size_t bytes) {
-  static answer a;
-  const question part = part_of(q, g, within, name, coll, bytes);
-  memset(&a, 0, sizeof(a));
-  explain_set_up(&part, &a);
-  printf("\n%s: ", where);
-  /* Between groups of one host there is shared memory, which reaches no GPU. */
-  if (!within && g->number == q->net.hosts && explain_are_messages(&part))
-    explain_messages(&part);
-  else
-    explain_gpu_part(&part, &a);
-  described_free(&a);
-}
-
 /* The longest piece of so many elements that a rank of a group has. */
 static size_t piece_of(const question *q, const groups *g, size_t elements) {
   return (elements - colli_levels_piece_at(elements, g->size - 1, g->size)) * q->type_bytes;
 }
 
-/* The part of a round that is within groups, for each of them. */
-static void print_each(const question *q, const groups *g, int number, const char *name,
-                       size_t bytes) {
-  char where[64];
-  snprintf(where, sizeof(where), "%d. within each group, %d times, for each group", number,
-           g->number);
-  print_part(q, g, where, true, name, q->coll, bytes);
+/* ---- the parts ------------------------------------------------------------------------------- */
+
+/* Adds a part that is made so many times. */
+static void add_part(const question *q, const groups *g, const char *where, bool within,
+                     size_t times, colli_coll coll, size_t bytes, gpu_parts *all) {
+  gpu_part *part = &all->part[all->count++];
+  const char *name = coll == q->coll ? q->name : colli_coll_name(coll);
+  *part = (gpu_part){.q = part_of(q, g, within, name, coll, bytes), .where = where, .times = times};
+  /* Between groups of one host there is shared memory, which reaches no GPU. */
+  part->messages = !within && g->number == q->net.hosts && explain_are_messages(&part->q);
 }
 
-/* Prints the parts of a reduction that is made in rounds. */
-static void print_rounds(const question *q, const groups *g) {
+/* Adds the parts of a reduction that is made in rounds. */
+static void add_rounds(const question *q, const groups *g, gpu_parts *all) {
   const size_t elements = q->bytes / q->type_bytes, most = round_of(q, g);
   const size_t some = elements < most ? elements : most, piece = piece_of(q, g, some);
-  if (elements > most)
-    printf("\nIt takes %zu rounds, because there is room for one slot (%zu bytes). In a round:\n",
-           (elements + most - 1) / most, explain_param(COLLI_PARAM_GPU_SLOT_BYTES));
+  const size_t rounds = elements > most ? (elements + most - 1) / most : 1;
+  all->rounds = rounds;
   if (q->coll == COLLI_REDUCE) {
-    print_part(q, g, "1. within each group", true, "reduce_scatter", COLLI_REDUCE_SCATTER, piece);
-    print_part(q, g, "2. across groups", false, "reduce", COLLI_REDUCE, piece);
-    print_part(q, g, "3. within the root's group", true, "gather", COLLI_GATHER, piece);
+    add_part(q, g, "within each group", true, rounds, COLLI_REDUCE_SCATTER, piece, all);
+    add_part(q, g, "across groups", false, rounds, COLLI_REDUCE, piece, all);
+    add_part(q, g, "within the root's group", true, rounds, COLLI_GATHER, piece, all);
   } else {
-    print_each(q, g, 1, q->name, some * q->type_bytes);
-    print_part(q, g, "2. across groups", false, q->name, q->coll, some * q->type_bytes);
+    add_part(q, g, "within each group", true, rounds * (size_t)g->number, q->coll,
+             some * q->type_bytes, all);
+    add_part(q, g, "across groups", false, rounds, q->coll, some * q->type_bytes, all);
   }
 }
 
-/* Explains a divided call; false: this one is not. */
-static bool explain_divided(const question *q, const answer *a) {
+gpu_parts explain_gpu_divide(const question *q, const answer *a) {
   const groups g = find_groups(q);
-  if (!is_divided(q, a, &g))
-    return false;
+  gpu_parts all = {.rounds = 1};
+  if (!is_divided(q, a, &g)) {
+    all.part[all.count++] = (gpu_part){.q = *q, .times = 1};
+    return all;
+  }
   const size_t piece = piece_of(q, &g, q->bytes / q->type_bytes);
+  all.ngroups = g.number;
+  all.group_size = g.size;
   if (g.size == 1) {
-    print_part(q, &g, "in streams, with a rank on each host", false, q->name, q->coll, q->bytes);
-    puts("\nAll ranks meet first, for one more answer of the host.");
-    return true;
-  }
-  printf("%s in streams of %zu bytes, %d ranks in %d groups of %d, whose GPUs reach each other but "
-         "not those of\nother groups. It is divided among the ranks of a group, which are counted "
-         "from 0 in each part:\n",
-         q->name, q->bytes, q->net.nranks, g.number, g.size);
-  if (q->coll == COLLI_ALLREDUCE) {
-    print_part(q, &g, "1. within each group", true, "reduce_scatter", COLLI_REDUCE_SCATTER, piece);
-    print_part(q, &g, "2. across groups", false, "allreduce", COLLI_ALLREDUCE, piece);
-    print_part(q, &g, "3. within each group", true, "allgather", COLLI_ALLGATHER, piece);
+    add_part(q, &g, "in streams, with a rank on each host", false, 1, q->coll, q->bytes, &all);
+  } else if (q->coll == COLLI_ALLREDUCE) {
+    add_part(q, &g, "within each group", true, 1, COLLI_REDUCE_SCATTER, piece, &all);
+    add_part(q, &g, "across groups", false, 1, COLLI_ALLREDUCE, piece, &all);
+    add_part(q, &g, "within each group", true, 1, COLLI_ALLGATHER, piece, &all);
   } else if (q->coll == COLLI_BROADCAST) {
-    print_part(q, &g, "1. within the root's group", true, "broadcast", COLLI_BROADCAST, q->bytes);
-    print_part(q, &g, "2. across groups", false, "broadcast", COLLI_BROADCAST, piece);
-    print_part(q, &g, "3. within each other group", true, "allgather", COLLI_ALLGATHER, piece);
+    add_part(q, &g, "within the root's group", true, 1, COLLI_BROADCAST, q->bytes, &all);
+    add_part(q, &g, "across groups", false, 1, COLLI_BROADCAST, piece, &all);
+    add_part(q, &g, "within each other group", true, 1, COLLI_ALLGATHER, piece, &all);
   } else if (q->coll == COLLI_ALLGATHER) {
-    print_part(q, &g, "1. across groups", false, q->name, q->coll, q->bytes);
-    print_each(q, &g, 2, q->name, q->bytes);
+    add_part(q, &g, "across groups", false, 1, q->coll, q->bytes, &all);
+    add_part(q, &g, "within each group", true, (size_t)g.number, q->coll, q->bytes, &all);
   } else {
-    print_rounds(q, &g);
+    add_rounds(q, &g, &all);
   }
-  puts("\nThe parts follow each other, after one more answer of the host, for which all ranks have "
-       "come.");
-  return true;
+  return all;
+}
+
+double explain_gpu_gate(const question *q) {
+  return GATE_OPERATIONS * q->costs.launch_us + q->costs.host_us;
+}
+
+double explain_gpu_part_price(const gpu_part *part, colli_choice *choice, size_t *pieces) {
+  static answer a;
+  gpu_call call;
+  *choice = (colli_choice){0};
+  *pieces = 1;
+  if (part->messages)
+    return explain_messages_price(&part->q);
+  memset(&a, 0, sizeof(a));
+  explain_set_up(&part->q, &a);
+  explain_gpu_count(&part->q, &a, &call);
+  const gpu_time t = explain_gpu_price(&part->q, &a, &call);
+  *choice = t.choice;
+  *pieces = call.parts;
+  described_free(&a);
+  free(call.ranks);
+  return t.us;
+}
+
+/* ---- printing -------------------------------------------------------------------------------- */
+
+/* Prints one part: where it is made, and which. Returns its time. */
+static double print_part(const gpu_parts *all, int number) {
+  static answer a;
+  const gpu_part *part = &all->part[number];
+  const size_t in_round = part->times / all->rounds;
+  double us;
+  if (all->group_size > 1)
+    printf("\n%d. %s", number + 1, part->where);
+  else
+    printf("\n%s", part->where);
+  if (in_round > 1)
+    printf(", %zu times, for each group", in_round);
+  fputs(": ", stdout);
+  memset(&a, 0, sizeof(a));
+  explain_set_up(&part->q, &a);
+  us = part->messages ? explain_messages(&part->q) : explain_gpu_part(&part->q, &a);
+  described_free(&a);
+  return us;
+}
+
+/* Prints the time of all parts. */
+static void print_total(const question *q, const gpu_parts *all, const double us[EXPLAIN_PARTS]) {
+  char text[32];
+  double sum = explain_gpu_gate(q);
+  printf("\nThe parts follow each other in the stream, each when the one before has ended, after "
+         "one more answer of the\nhost, for which all ranks have come. So their times add up:\n"
+         "time = %d * launch + host",
+         GATE_OPERATIONS);
+  for (int i = 0; i < all->count; i++)
+    printf(" + %s%d.", all->part[i].times > 1 ? "times * " : "", i + 1);
+  printf("\n  = %d * %g us + %g us", GATE_OPERATIONS, q->costs.launch_us, q->costs.host_us);
+  for (int i = 0; i < all->count; i++) {
+    explain_time(text, us[i] * 1e3);
+    sum += (double)all->part[i].times * us[i];
+    if (all->part[i].times > 1)
+      printf(" + %zu * %s", all->part[i].times, text);
+    else
+      printf(" + %s", text);
+  }
+  explain_time(text, sum * 1e3);
+  printf("\n  = %s in all under these assumptions\n", text);
+}
+
+/* Explains a divided call. */
+static void print_divided(const question *q, const gpu_parts *all) {
+  double us[EXPLAIN_PARTS];
+  if (all->group_size > 1)
+    printf("%s in streams of %zu bytes, %d ranks in %d groups of %d, whose GPUs reach each other "
+           "but not those of\nother groups. It is divided among the ranks of a group, which are "
+           "counted from 0 in each part:\n",
+           q->name, q->bytes, q->net.nranks, all->ngroups, all->group_size);
+  if (all->rounds > 1)
+    printf("\nIt takes %zu rounds, because there is room for one slot (%zu bytes). In a round:\n",
+           all->rounds, explain_param(COLLI_PARAM_GPU_SLOT_BYTES));
+  for (int i = 0; i < all->count; i++)
+    us[i] = print_part(all, i);
+  print_total(q, all, us);
 }
 
 void explain_gpu(const question *q, answer *a) {
-  if (!explain_divided(q, a))
-    explain_gpu_part(q, a);
+  const gpu_parts all = explain_gpu_divide(q, a);
+  if (all.group_size > 0)
+    print_divided(q, &all);
+  else
+    (void)explain_gpu_part(q, a);
   puts("The counts are exact for buffers in memory of the ranks' GPUs. The time compares calls and "
        "modes; it\nis not that of your machine.");
 }

@@ -186,7 +186,10 @@ int main(int argc, char **argv) {
   explain_set_up(&q, &a);
   explain_choose(&a, &q, q.bytes); /* refuses before anything is printed */
   if (q.gpus) {
-    explain_gpu(&q, &a);
+    if (q.table)
+      explain_gpu_table(&q);
+    else
+      explain_gpu(&q, &a);
     described_free(&a);
     return 0;
   }

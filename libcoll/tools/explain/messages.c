@@ -54,27 +54,46 @@ static void count(const question *part, messages *m) {
              (double)elem;
 }
 
-/* Prints the time. */
-static void print_time(const question *part, const messages *m) {
-  const gpu_costs *c = &part->costs;
+/* What they cost. */
+typedef struct messages_cost {
+  double operations, steps, sent, folded;
+} messages_cost;
+
+static messages_cost cost_of(const question *part, const messages *m) {
   const double elem = (double)part->type_bytes, n = part->net.nranks, steps = (double)m->steps;
   const double folds = colli_reduces(part->coll) ? (double)m->times : 0;
-  const double folded = folds > 0 ? (n + 1) * (double)m->block * elem : 0;
-  /* The last rank of a chain gets its first piece when the others have passed it on. */
-  const double sent = m->bytes + (m->chain ? (n - 2) * (double)m->each * elem : 0);
-  const double us = (steps * BATCH_OPERATIONS + folds) * c->launch_us + steps * c->host_us +
-                    sent / c->network_gb / 1e3 + folded / c->memory_gb / 1e3;
+  return (messages_cost){
+      .operations = steps * BATCH_OPERATIONS + folds,
+      .steps = steps,
+      /* The last rank of a chain gets its first piece when the others have passed it on. */
+      .sent = m->bytes + (m->chain ? (n - 2) * (double)m->each * elem : 0),
+      .folded = folds > 0 ? (n + 1) * (double)m->block * elem : 0};
+}
+
+double explain_messages_price(const question *part) {
+  const gpu_costs *c = &part->costs;
+  messages m = describe(part);
+  count(part, &m);
+  const messages_cost cost = cost_of(part, &m);
+  return cost.operations * c->launch_us + cost.steps * c->host_us +
+         cost.sent / c->network_gb / 1e3 + cost.folded / c->memory_gb / 1e3;
+}
+
+/* Prints the time. */
+static void print_time(const question *part, const messages *m, double us) {
+  const gpu_costs *c = &part->costs;
+  const messages_cost cost = cost_of(part, m);
   char text[32];
   explain_time(text, us * 1e3);
   puts("time = operations * launch + steps * host + bytes / network + bytes that kernels fold / "
        "memory");
-  printf("  = %.0f * %g us + %.0f * %g us + %.0f B / %g GB/s + %.0f B / %g GB/s\n",
-         steps * BATCH_OPERATIONS + folds, c->launch_us, steps, c->host_us, sent, c->network_gb,
-         folded, c->memory_gb);
+  printf("  = %.0f * %g us + %.0f * %g us + %.0f B / %g GB/s + %.0f B / %g GB/s\n", cost.operations,
+         c->launch_us, cost.steps, c->host_us, cost.sent, c->network_gb, cost.folded, c->memory_gb);
   printf("  = %s under these assumptions\n", text);
 }
 
-void explain_messages(const question *part) {
+double explain_messages(const question *part) {
+  const double us = explain_messages_price(part);
   messages m = describe(part);
   count(part, &m);
   printf(
@@ -89,5 +108,6 @@ void explain_messages(const question *part) {
   printf("\nassumed%s: launch %g us, host %g us, network %g GB/s, memory %g GB/s\n",
          part->assumes ? " as asked" : " (--assume changes it)", part->costs.launch_us,
          part->costs.host_us, part->costs.network_gb, part->costs.memory_gb);
-  print_time(part, &m);
+  print_time(part, &m, us);
+  return us;
 }

@@ -37,7 +37,10 @@ static const char help[] =
     "      --table          a range of sizes as a table: what each eightfold size takes with each\n"
     "                       candidate; * chosen\n"
     "      --gpu N          calls in streams of N GPUs a host instead, with rank r on GPU r modulo "
-    "N\n"
+    "N;\n"
+    "                       --levels above hosts are between those, and --table has the times of "
+    "a\n"
+    "                       range of sizes\n"
     "      --threads        there the ranks are threads of one process\n"
     "      --no-peers       there the GPUs have no peer access to each other\n"
     "      --rdma           there InfiniBand or RoCE devices read and write the GPUs' memory\n"
@@ -248,12 +251,12 @@ static void check_gpus(const question *q) {
   if (!q->gpus && other)
     described_refuse(
         "--threads, --no-peers, --rdma, --captured, --registered and --assume need --gpu");
-  if (q->gpus && (q->last_bytes || q->rank >= 0))
-    described_refuse("--gpu takes one size, and no --rank");
+  if (q->gpus && ((q->last_bytes && !q->table) || q->rank >= 0))
+    described_refuse("--gpu takes one size, or a range with --table, and no --rank");
   if (q->net.cluster && q->gpus)
     described_refuse("--input is not for --gpu");
-  if (q->net.network.nlevels && q->gpus)
-    described_refuse("--levels is not for --gpu");
+  if (q->net.network.nlevels && q->rdma)
+    described_refuse("--rdma has no --levels: --assume network= says what messages of GPUs cost");
   if (q->threads && q->net.hosts > 1)
     described_refuse("--threads are on one host");
 }

@@ -5,7 +5,6 @@
 #include "explain.h"
 
 #define TABLE_SIZES 17 /* 0, and from 1 byte to as many as --bytes takes */
-#define TABLE_STEP  8  /* from one size to the next */
 
 /* A table: rows are algorithms, columns sizes. */
 typedef struct table {
@@ -43,8 +42,7 @@ static void fill_column(table *t, int column, const question *q, answer *a) {
   t->ns[row_of(t, chosen.algo)][column] = chosen.predicted_ns;
 }
 
-/* Writes a size as "64K". */
-static void write_size(char text[32], size_t bytes) {
+void explain_size_text(char text[32], size_t bytes) {
   static const char suffixes[] = {'\0', 'K', 'M', 'G', 'T'};
   int shift = 0;
   while (shift < 4 && bytes >= 1024 && bytes % 1024 == 0) {
@@ -57,14 +55,14 @@ static void write_size(char text[32], size_t bytes) {
 void explain_table(const question *q, answer *a) {
   table t = {.nsizes = 0};
   for (size_t bytes = q->bytes; t.nsizes < TABLE_SIZES && bytes <= q->last_bytes;
-       bytes = bytes ? bytes * TABLE_STEP : q->type_bytes)
+       bytes = bytes ? bytes * EXPLAIN_TABLE_STEP : q->type_bytes)
     t.bytes[t.nsizes++] = bytes;
   for (int column = 0; column < t.nsizes; column++)
     fill_column(&t, column, q, a);
   printf("%-16s", "bytes");
   for (int column = 0; column < t.nsizes; column++) {
     char text[32];
-    write_size(text, t.bytes[column]);
+    explain_size_text(text, t.bytes[column]);
     printf(" %12s ", text);
   }
   putchar('\n');

@@ -2,6 +2,7 @@
 #include "libcoll/tools/topo/draw.h"
 
 #include "libcoll/tools/topo/files.h"
+#include "libcoll/tools/topo/json_show.h"
 
 /* Writes the picture of a network; returns the exit status. */
 static int write_network(const request *asked, const topo_network *network) {
@@ -24,19 +25,29 @@ static void add_rails(const topo_ranks *from, const topo_paths *paths, topo_netw
     }
 }
 
-int topo_draw_run(const request *asked, coll_comm *comm, const topo_ranks *from,
-                  const topo_paths *paths) {
+int topo_draw_run(const request *asked, coll_comm *comm, const colli_topo *topo,
+                  const topo_ranks *from, const topo_paths *paths) {
   topo_network network = topo_network_of_run(comm);
   coll_error error = COLL_ERROR_INIT;
   int status = 1;
   if (topo_network_fill_run(&network, comm, asked->coll, asked->bytes, &error) == COLL_OK) {
     add_rails(from, paths, &network);
-    status = write_network(asked, &network);
+    status = asked->json != NULL ? topo_json_show_run(asked->json, topo, from, paths, &network)
+                                 : write_network(asked, &network);
   } else {
     fprintf(stderr, "coll_topo: %s\n", error.message);
   }
   topo_network_free(&network);
   return status;
+}
+
+/* Writes a described network as JSON or as a picture. */
+static int write_described(const request *asked, const topo_network *network) {
+  if (asked->json == NULL)
+    return write_network(asked, network);
+  if (asked->net.cluster != NULL)
+    return topo_json_show_cluster(asked->json, asked->net.cluster, asked->source, network);
+  return topo_json_show_network(asked->json, network);
 }
 
 int topo_draw_described(const request *asked) {
@@ -48,7 +59,7 @@ int topo_draw_described(const request *asked) {
   described_set_up(&asked->net, NULL, &a);
   topo_network network = topo_network_of(&asked->net, &a);
   if (topo_network_fill(&network, &a, asked->bytes, &error) == COLL_OK)
-    status = write_network(asked, &network);
+    status = write_described(asked, &network);
   else
     fprintf(stderr, "coll_topo: %s\n", error.message);
   topo_network_free(&network);

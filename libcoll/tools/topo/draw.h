@@ -7,9 +7,10 @@
 #include "libcoll/tools/topo/ranks.h"
 #include "libcoll/tools/topo/request.h"
 
-/* Draws the network of a run, or a described one; the exit status. */
-int topo_draw_run(const request *asked, coll_comm *comm, const topo_ranks *from,
-                  const topo_paths *paths);
+/* Draws the network of a run, or a described one, or writes JSON that has what is drawn; the exit
+ * status. */
+int topo_draw_run(const request *asked, coll_comm *comm, const colli_topo *topo,
+                  const topo_ranks *from, const topo_paths *paths);
 int topo_draw_described(const request *asked);
 
 /* predict.c: prints why two ranks of a described network would talk as they do; the exit status. */

@@ -5,6 +5,7 @@
 #include "libcoll/tools/described/cluster.h"
 #include "libcoll/tools/json/json.h"
 #include "libcoll/tools/topo/gpus.h"
+#include "libcoll/tools/topo/network.h"
 #include "libcoll/tools/topo/ranks.h"
 
 /* ---- json_machine.c -------------------------------------------------------------------------- */
@@ -31,5 +32,10 @@ bool topo_json_cluster(const cluster *c, const char *path, const topo_ranks *fro
 
 /* The links of a run, of each kind, and between each pair if that is a table. */
 void topo_json_links(const topo_ranks *from, const topo_paths *paths, colli_json *json);
+
+/* ---- json_network.c -------------------------------------------------------------------------- */
+
+/* What ranks send each other in an operation, or groups of ranks that are drawn whole. */
+void topo_json_messages(const topo_network *network, colli_json *json);
 
 #endif

@@ -43,7 +43,7 @@ int topo_json_show_machine(const char *path, const colli_topo *topo, int nranks,
 }
 
 int topo_json_show_run(const char *path, const colli_topo *topo, const topo_ranks *from,
-                       const topo_paths *paths) {
+                       const topo_paths *paths, const topo_network *network) {
   topo_file file;
   colli_json json;
   cluster all;
@@ -57,11 +57,14 @@ int topo_json_show_run(const char *path, const colli_topo *topo, const topo_rank
   made = made && topo_here_json(topo, &json) && topo_json_cluster(&all, NULL, from, &json, &error);
   if (made)
     topo_json_links(from, paths, &json);
+  if (made && network)
+    topo_json_messages(network, &json);
   cluster_free(&all);
   return end(&file, &json, made, NULL);
 }
 
-int topo_json_show_cluster(const char *path, const cluster *c, const char *source) {
+int topo_json_show_cluster(const char *path, const cluster *c, const char *source,
+                           const topo_network *network) {
   topo_file file;
   colli_json json;
   coll_error error = COLL_ERROR_INIT;
@@ -69,5 +72,16 @@ int topo_json_show_cluster(const char *path, const cluster *c, const char *sourc
     return 1;
   colli_json_text(&json, "source", source);
   const bool made = topo_json_cluster(c, source, NULL, &json, &error);
+  if (made && network)
+    topo_json_messages(network, &json);
   return end(&file, &json, made, error.message);
+}
+
+int topo_json_show_network(const char *path, const topo_network *network) {
+  topo_file file;
+  colli_json json;
+  if (!begin(path, &file, &json))
+    return 1;
+  topo_json_messages(network, &json);
+  return end(&file, &json, true, NULL);
 }

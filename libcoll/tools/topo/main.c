@@ -137,10 +137,10 @@ static int show_ranks(const request *asked, coll_comm *comm, const colli_topo *t
     status = save_run(asked, comm, &from, rank);
   else if (rank == 0 && asked->pair[0] >= 0)
     topo_ranks_explain(&from, &paths, stdout);
-  else if (rank == 0 && asked->network != NULL)
-    status = topo_draw_run(asked, comm, &from, &paths);
+  else if (rank == 0 && (asked->network != NULL || asked->messages))
+    status = topo_draw_run(asked, comm, topo, &from, &paths);
   else if (rank == 0 && asked->json != NULL)
-    status = topo_json_show_run(asked->json, topo, &from, &paths);
+    status = topo_json_show_run(asked->json, topo, &from, &paths, NULL);
   else if (rank == 0 && !tells)
     status = write_ranks(asked, topo, &from);
   else if (rank == 0)
@@ -217,8 +217,9 @@ static int show_run(const request *asked) {
   colli_topo *topo = NULL;
   (void)coll_comm_rank(comm, &rank);
   (void)coll_comm_nranks(comm, &nranks);
-  if (nranks == 1 && (asked->pair[0] >= 0 || asked->network != NULL || asked->save != NULL)) {
-    fputs("coll_topo: --explain, --network and --save are for several ranks, as under "
+  if (nranks == 1 &&
+      (asked->pair[0] >= 0 || asked->network != NULL || asked->messages || asked->save != NULL)) {
+    fputs("coll_topo: --explain, --network, --messages and --save are for several ranks, as under "
           "collrun -n 4\n",
           stderr);
     status = 2;
@@ -251,12 +252,12 @@ int main(int argc, char **argv) {
   if (!asked.describes)
     return is_other ? show_machine(&asked) : show_run(&asked);
   int status;
-  if (asked.network != NULL)
+  if (asked.network != NULL || asked.messages)
     status = topo_draw_described(&asked);
   else if (asked.pair[0] >= 0)
     status = topo_predict(&asked);
   else if (asked.json != NULL)
-    status = topo_json_show_cluster(asked.json, asked.net.cluster, asked.source);
+    status = topo_json_show_cluster(asked.json, asked.net.cluster, asked.source, NULL);
   else
     status = topo_cluster_print(asked.net.cluster, asked.source);
   described_unload(&asked.net);

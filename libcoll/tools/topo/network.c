@@ -107,6 +107,9 @@ static coll_status add_up(const colli_choice *choice, const colli_shape *shape, 
     status = add_rank(choice, &mine, sent, out);
   colli_layouts_free(&layouts);
   free(sent);
+  out->coll = shape->coll;
+  out->bytes = bytes;
+  out->algo = choice->algo->name;
   snprintf(out->title, sizeof(out->title), "%s of %zu bytes%s: %s", colli_coll_name(shape->coll),
            bytes, colli_exact(shape->coll) ? " a block" : "", choice->algo->name);
   return status;

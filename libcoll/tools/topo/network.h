@@ -39,6 +39,9 @@ typedef struct topo_network {
   topo_unit *units;
   topo_flow *flows;                       /* [from * nunits + to] */
   double across[TOPO_NETWORK_LEVELS + 1]; /* bytes between ranks that meet at a level */
+  colli_coll coll;                        /* what is sent */
+  size_t bytes;                           /* of its vector or blocks */
+  const char *algo;                       /* that is chosen */
   char title[128];                        /* "allreduce of 1048576 bytes: hier_ring" */
 } topo_network;
 
