@@ -14,11 +14,17 @@ WHAT = {"peer": "best peer over libcoll",
         "shared_limit": "limit over libcoll with coll_mem_alloc's buffers",
         "limit": "limit over libcoll",
         "composed": "reduce followed by broadcast over all-reduce",
-        "in_place": "out of place over in place"}
+        "in_place": "out of place over in place",
+        "one_nic": "libcoll with one network interface over libcoll with all",
+        "one_socket": "one socket between the sites over libcoll",
+        "order": "the shorter over the longer of libcoll's times in two orders of ranks"}
+ORDER_FLOOR = 0.95  # of all shapes of hosts
+ORDERS = ("blocks", "dealt")  # of ranks over hosts: in the first round and every second one, and in the others
 
 
 class Ratio:
     """A ratio taken within each round: median, smallest and largest."""
+    enough = True  # rounds to know what noise does
 
     def __init__(self, values):
         self.median = statistics.median(values)
@@ -29,18 +35,37 @@ class Ratio:
         return bound is not None and self.least < bound < self.most
 
 
+class OrderRatio(Ratio):
+    """A ratio between rounds of one order of ranks and of the other, that of the lower median first: the ratio of the
+    medians, the smallest and the largest of any two rounds."""
+
+    def __init__(self, times):
+        better, worse = sorted(times, key=statistics.median)
+        super().__init__([a / b for a in better for b in worse])
+        self.median = statistics.median(better) / statistics.median(worse)
+        self.enough = min(map(len, times)) > 1
+
+
 class Verdict:
-    """A floor and whether a cell reached it."""
+    """A floor and whether a cell reached it, or that of the alternative, another verdict."""
 
     def __init__(self, key, what, floor, ratio, steady):
         self.key, self.what, self.floor, self.ratio = key, what, floor, ratio
         self.passed = ratio.median >= floor
-        self.clear = steady and not ratio.straddles(floor)
+        self.clear = steady and ratio.enough and not ratio.straddles(floor)
+        self.alternative = None
+
+    def allow(self, other):
+        """Either is enough."""
+        self.alternative = other
+        passing = [v for v in (self, other) if v.passed]
+        self.clear = any(v.clear for v in passing) if passing else self.clear and other.clear
+        self.passed = bool(passing)
 
 
 def read_floors(path):
     """The floors: (what, operations, where, transport, [(bytes, floor)]) for each line; `where` has numbers of ranks, or
-    shapes of hosts."""
+    shapes of hosts. A line that begins with "or" is an alternative to the one before it."""
     floors = []
     with open(path, newline="", encoding="utf-8") as file:
         rows = csv.reader(file)
@@ -75,18 +100,37 @@ class Result:
                                for key, (_, setting) in library.fastest.items()}
         self.peers = [library.name for library in found.all if library.is_peer]
         seen = {key[3] for key in samples.us}
-        known = ["libcoll", "libcoll-inplace", "libcoll-shared"] + self.peers + ["limit", "sockets"]
+        ours, limits = ["libcoll", "libcoll-inplace", "libcoll-shared", "libcoll-one-nic"], ["limit", "sockets", "one-socket"]
+        known = ours + self.peers + limits
         self.series = [series for series in known if series in seen]
         self.recorded = self.series + sorted(seen - set(self.series))  # also what has no column
         order = {operation: i for i, operation in enumerate(OPERATIONS)}
         self.keys = sorted({key[:3] for key in samples.us}, key=lambda k: (k[0], order[k[1]], k[2]))
-        self.verdicts = [verdict for line in floors for verdict in self._judge(line)]
+        orders = [(key, self.ratio(key, "order")) for key in self.keys]
+        self.verdicts = [*self._judge_all(floors), *(Verdict(key, "order", ORDER_FLOOR, ratio, self.steady(key))
+                                                     for key, ratio in orders if ratio)]
 
     def median(self, key, series):
         """Median time over the rounds, or None."""
-        times = [self.samples.get(key, series, r) for r in range(self.samples.rounds)]
-        times = [us for us in times if us is not None]
+        times = self._times(key, series, range(self.samples.rounds))
         return statistics.median(times) if times else None
+
+    def _times(self, key, series, rounds):
+        """The times of some rounds."""
+        times = [self.samples.get(key, series, r) for r in rounds]
+        return [us for us in times if us is not None]
+
+    def order_medians(self, key):
+        """libcoll's median by each of ORDERS, or None where ranks have only one order, or no round of another."""
+        times = self._order_times(key)
+        return times and {order: statistics.median(us) for order, us in zip(ORDERS, times)}
+
+    def _order_times(self, key):
+        hosts = self.options.hosts
+        if not hosts or not hosts.orders_differ:
+            return None
+        times = [self._times(key, "libcoll", range(first, self.samples.rounds, 2)) for first in range(2)]
+        return times if all(times) else None
 
     def _in_round(self, key, what, number):
         """The two times of a ratio, in one round."""
@@ -103,10 +147,15 @@ class Result:
                 "shared": (get("libcoll"), get("libcoll-shared")),
                 "shared_limit": (get("limit"), get("libcoll-shared")),
                 "limit": (get("limit"), get("libcoll")),
+                "one_nic": (get("libcoll-one-nic"), get("libcoll")),
+                "one_socket": (get("one-socket"), get("libcoll")),
                 "in_place": (get("libcoll"), get("libcoll-inplace"))}[what]
 
     def ratio(self, key, what):
         """One of WHAT over the rounds, or None."""
+        if what == "order":
+            times = self._order_times(key)
+            return times and OrderRatio(times)
         pairs = [self._in_round(key, what, r) for r in range(self.samples.rounds)]
         values = [a / b for a, b in pairs if a and b]
         return Ratio(values) if values else None
@@ -127,9 +176,23 @@ class Result:
         return ratio is not None and (not self.steady(key) or ratio.straddles(1)
                                       or ratio.straddles(self.floor(key)))
 
+    def _judge_all(self, floors):
+        """The verdicts of all lines of floors; one that has an alternative knows it."""
+        verdicts, above = [], {}
+        for line in floors:
+            judged = {verdict.key: verdict for verdict in self._judge(line)}
+            for key, verdict in judged.items():
+                if line[0].startswith("or ") and key in above:
+                    above[key].allow(verdict)
+                else:
+                    verdicts.append(verdict)
+            above = judged
+        return verdicts
+
     def _judge(self, line):
         """The verdicts of one line of floors."""
         what, operations, places, transport, steps = line
+        what = what.removeprefix("or ")
         if transport != self.options.transport:
             return
         for key in self.keys:

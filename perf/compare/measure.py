@@ -75,7 +75,7 @@ def measure(options, found, places=None):
     samples = Samples()
     start = time.monotonic()
     longest = 0
-    warm_ups = WARM_UPS if places and not places.shape.tc_rate and not places.shape.line else 0
+    warm_ups = WARM_UPS if places and not places.shape.rates and not places.shape.line else 0
     for number in range(options.rounds):
         before = time.monotonic()
         if places:

@@ -4,7 +4,9 @@ import json
 
 import cells
 
-TITLES = {"libcoll-inplace": "in place", "libcoll-shared": "shared"}
+TITLES = {"libcoll-inplace": "in place", "libcoll-shared": "shared", "libcoll-one-nic": "one NIC", "one-socket": "1 socket"}
+SOCKETS = {"sockets": "sockets: plain ones, of pairs of one host of each site, that exchange what must cross the line",
+           "one-socket": "1 socket: a plain one between the sites, over which a host of each sends the other the whole vector"}
 
 
 def head(result):
@@ -38,19 +40,30 @@ def row(result, key):
     for what in ("limit", "shared_limit"):
         share = result.ratio(key, what)
         cells_.append(f"{'-':>6}" if share is None else f"{100 * share.median:>5.0f}%")
+    if has_orders(result):
+        medians, change = result.order_medians(key) or {}, result.ratio(key, "order")
+        cells_ += [f"{number(medians.get(order)):>9}" for order in cells.ORDERS]
+        clear = all(v.clear for v in result.verdicts if v.key == key and v.what == "order")
+        cells_.append(f"{'-':>6}" if change is None else f"{change.median:>6.2f}{'' if clear else '~'}")
     return " ".join(cells_).rstrip()
+
+
+def has_orders(result):
+    """Whether ranks were placed in two orders."""
+    return any(result.order_medians(key) for key in result.keys)
 
 
 def tables(result, ranks=None):
     """A table for each number of ranks and operation."""
     lines, last = [], None
     names = " ".join(f"{TITLES.get(series, series):>9}" for series in result.series)
+    orders = " ".join(["", *(f"{order:>9}" for order in cells.ORDERS), f"{'order':>6}"]) if has_orders(result) else ""
     for key in result.keys:
         if ranks and key[0] != ranks:
             continue
         if key[:2] != last:
             lines += ["", f"{key[1]}, {key[0]} ranks",
-                      f"{'bytes':>10} {names} {'peer/libcoll, range':>22} {'of lim':>6} {'shared':>6}"]
+                      f"{'bytes':>10} {names} {'peer/libcoll, range':>22} {'of lim':>6} {'shared':>6}{orders}"]
             last = key[:2]
         lines.append(row(result, key))
     return lines
@@ -60,9 +73,13 @@ def limits(result, ranks=None):
     """How the sockets were used that set the limit of each size."""
     keys = [key for key in result.keys if key in result.limit_settings and ranks in (None, key[0])]
     lines = ["", "limit: the fastest use of sockets"] if keys else []
-    if "sockets" in result.series:
-        lines += ["", "sockets: plain ones, of pairs of one host of each site, that exchange what must cross the line"]
-    return lines + [f"{key[2]:>10} {key[1]}: {result.limit_settings[key]}" for key in keys]
+    lines += [f"{key[2]:>10} {key[1]}: {result.limit_settings[key]}" for key in keys]
+    for series, meaning in SOCKETS.items():
+        if series in result.series:
+            lines += ["", meaning]
+    if has_orders(result):
+        lines += ["", "blocks, dealt: libcoll with ranks by blocks, and dealt out to hosts; order: the shorter time over the longer"]
+    return lines
 
 
 def foot(result):
@@ -95,11 +112,18 @@ def floors(result):
         for v in verdicts:
             beyond = v.what == "peer" and result.ratio(v.key, "peer_limit")
             limit = f"; the limit reaches {beyond.median:.2f}" if beyond and beyond.median < v.floor else ""
+            other = v.alternative
+            instead = f"; or {cells.WHAT[other.what]}: {figures(other)}" if other else ""
             if not v.passed:
                 lines.append(f"  miss{' ' if v.clear else '~'} {v.key[1]}, {v.key[0]} ranks, {v.key[2]} "
-                             f"bytes: {v.ratio.median:.2f} ({v.ratio.least:.2f} .. {v.ratio.most:.2f}), "
-                             f"floor {v.floor:g}{limit}")
+                             f"bytes: {figures(v)}{limit}{instead}")
     return lines
+
+
+def figures(verdict):
+    """The ratio that was reached and its floor."""
+    ratio = verdict.ratio
+    return f"{ratio.median:.2f} ({ratio.least:.2f} .. {ratio.most:.2f}), floor {verdict.floor:g}"
 
 
 def write_csv(result, path):
@@ -124,10 +148,13 @@ def write_json(result, path):
     """Medians, ratios and floors of every cell, and the reference of every round."""
     found = [{"ranks": key[0], "operation": key[1], "bytes": key[2],
               "median_us": {series: result.median(key, series) for series in result.recorded},
+              "libcoll_order_us": result.order_medians(key),
               "ratios": {what: json_ratio(result.ratio(key, what)) for what in cells.WHAT},
               "limit_setting": result.limit_settings.get(key),
               "unclear": result.unclear(key),
-              "floors": [{"what": v.what, "floor": v.floor, "passed": v.passed, "clear": v.clear}
+              "floors": [{"what": v.what, "floor": v.floor, "passed": v.passed, "clear": v.clear,
+                          "or": v.alternative and {"what": v.alternative.what, "floor": v.alternative.floor,
+                                                   "passed": v.alternative.passed}}
                          for v in result.verdicts if v.key == key]} for key in result.keys]
     handover = [{"ranks": ranks, "operation": operation, "round": r + 1, "us": us}
                 for (ranks, operation, r), us in result.samples.handover.items()]

@@ -70,18 +70,55 @@ refuse "invalid shape" --hosts 4
 refuse "invalid shape" --hosts 1x4
 refuse "decides on -n" --hosts 2x1 -n 2
 refuse "no floors for 3x3" --hosts 3x3 --floors
+for wrong in 4x2+4x2 4x2@1gbit+ 4x2@1gbit+1gbit,1mbit 4x2@1gbit+1gbit/2@1mbit,2ms; do refuse "invalid shape" --hosts $wrong; done
+
+# between SHAPE ARGUMENT...: all-reduces between such hosts, of which nothing may be left over.
+between() {
+  "$compare" -b "$BUILD" --out "$out/hosts" --ops allreduce --hosts "$@" >"$out/log" 2>"$out/err" &
+  local pid=$!
+  wait $pid || fail "exit status $? between hosts $1"
+  ip netns list | grep -q "^cmp$((pid % 100000))-" && fail "namespaces of $1 are left over"
+  ip link show | grep -q "cmp$((pid % 100000))" && fail "links of $1 are left over"
+}
+# timed RANKS BYTES SERIES ROUND: the CSV has its time.
+timed() {
+  grep -Eq "^hosts,$1,allreduce,$2,$3,$4,[0-9.]*[1-9]" "$out/hosts/compare.csv" || fail "no time of $3 for $2 bytes between hosts"
+}
+
 if [ "$(id -u)" = 0 ] && ip netns add "probe$$" 2>/dev/null && ip netns del "probe$$"; then
-  "$compare" -b "$BUILD" --out "$out/hosts" --hosts 2x2@1gbit --ops allreduce --sizes 4,64K --rounds 2 \
-    >"$out/log" 2>"$out/err" || fail "exit status $? between hosts"
-  for cell in 4 65536; do
-    for round in 1 2; do
-      grep -Eq "^hosts,4,allreduce,$cell,libcoll,$round,[0-9.]*[1-9]" "$out/hosts/compare.csv" ||
-        fail "no time of $cell bytes between hosts"
+  between 2x2@500mbit+500mbit --sizes 4,64K --rounds 2
+  for round in 1 2; do
+    for bytes in 4 65536; do
+      for series in libcoll libcoll-one-nic; do timed 4 $bytes $series $round; done
     done
   done
   grep -q "^hosts,4,allreduce,65536,limit,1,524.288" "$out/hosts/compare.csv" || fail "the limit of a line"
-  ip netns list | grep -q "^cmp.*-[12]" && fail "namespaces are left over"
-  ip link show | grep -q bcmp && fail "links are left over"
+  grep -q "of lim shared    blocks     dealt  order" "$out/log" || fail "no times by the order of ranks"
+  $python -c 'import json, sys
+for cell in json.load(open(sys.argv[1]))["cells"]:
+    assert cell["libcoll_order_us"].keys() == {"blocks", "dealt"} and 0 < cell["ratios"]["order"]["median"] <= 1
+    assert cell["ratios"]["one_nic"]["median"] > 0' "$out/hosts/compare.json" || fail "JSON content between hosts"
+  # All interfaces carry the same, or the first one all of it. A few bytes are the kernel's own.
+  $python -B - "$SOURCE/perf/compare" "$BUILD" >"$out/log" 2>&1 <<'PYTHON' || fail "what interfaces carry"
+import sys, types
+sys.path.insert(0, sys.argv[1])
+import hosts, hosts_libraries
+options = types.SimpleNamespace(build=sys.argv[2], congestion="reno", transport="hosts")
+with hosts.Hosts(hosts.Shape("2x1@200mbit+200mbit"), options) as places:
+    for kind, second in ((hosts_libraries.HostsLibcoll, True), (hosts_libraries.OneInterface, False)):
+        times, why = kind(options, places).run("allreduce", 2, [1 << 20])
+        carried = [int(open(f"/sys/class/net/{places.device(1, n)}/statistics/rx_bytes").read()) for n in range(2)]
+        print(kind, times, why, carried)
+        before = [0, 0] if second else before
+        first, other = (now - then for now, then in zip(carried, before))
+        assert times and first > 1 << 20 and (other * 3 > first if second else other < 1 << 16)
+        before = carried
+PYTHON
+  if [ -c /dev/net/tun ]; then
+    between 2x1@1gbit/2@100mbit,2ms --sizes 64K --rounds 1
+    for series in libcoll sockets one-socket limit; do timed 2 65536 $series 1; done
+    grep -q "order" "$out/log" && fail "an order of ranks where there is only one"
+  fi
 else
   "$compare" -b "$BUILD" --out "$out/hosts" --hosts 2x1 --sizes 4 >"$out/log" 2>&1 && fail "hosts without the right"
 fi
@@ -95,10 +132,11 @@ refuse "invalid" --sizes 4Q
 $python -B - "$SOURCE/perf/compare" "$out" >"$out/log" 2>&1 <<'PYTHON' || fail "made-up samples"
 import os, sys, types
 sys.path.insert(0, sys.argv[1])
-import cells, docs, hosts, libraries, measure, report
+import json
+import cells, docs, hosts, hosts_libraries, libraries, measure, report
 
 peer = types.SimpleNamespace(name="peer", is_peer=True, fastest={})
-options = types.SimpleNamespace(command="run", transport="shm", ranks=[2], ops=["allreduce"], sizes=[4, 8192])
+options = types.SimpleNamespace(command="run", transport="shm", hosts=None, ranks=[2], ops=["allreduce"], sizes=[4, 8192])
 found = types.SimpleNamespace(all=[peer], versions={"peer": "1"})
 
 def result(peers, handover=(1, 1, 1), ours=(1, 1, 1), size=4):
@@ -134,14 +172,57 @@ for r in range(3):
 judged = cells.Result(between, found, samples, floors)
 assert [(v.what, v.passed) for v in judged.verdicts] == [("peer", False), ("limit", True)]
 assert "floor 2; the limit reaches 1.44" in "\n".join(report.floors(judged))
+
+def orders(ours, floors=(), others=()):
+    samples = measure.Samples()
+    samples.rounds, samples.seconds = len(ours), 0
+    for r, us in enumerate(ours):
+        samples.put(key, "libcoll", r, us)
+        for series, them in others:
+            samples.put(key, series, r, them)
+    where = types.SimpleNamespace(command="run", transport="hosts", hosts=hosts.Shape("2x2"))
+    return cells.Result(where, found, samples, [(what, ["allreduce"], ["2x2"], "hosts", [(4, floor)]) for what, floor in floors])
+
+worse = orders((100, 107, 102, 109))
+assert worse.order_medians(key) == {"blocks": 101, "dealt": 108}
+assert [(v.what, v.passed, v.clear) for v in worse.verdicts] == [("order", False, False)], "102 and 107 are less than 5 % apart"
+assert report.tables(worse)[-1].endswith(" 101.0     108.0   0.94~")
+worse = orders((109, 100, 111, 102))
+assert worse.clearly_missed() and worse.ratio(key, "order").median == 101 / 110
+assert "miss  allreduce, 2 ranks, 4 bytes: 0.92 (0.90 .. 0.94), floor 0.95" in "\n".join(report.floors(worse))
+assert report.tables(worse)[-1].endswith(" 110.0     101.0   0.92")
+assert not orders((109, 100)).clearly_missed() and not orders((109, 100)).verdicts[0].passed
+assert orders((100, 103, 104, 99)).verdicts[0].passed
+assert not orders((100,)).verdicts and not hosts.Shape("2x1").orders_differ and hosts.Shape("3x1").orders_differ
+report.write_json(worse, os.path.join(sys.argv[2], "orders.json"))
+assert json.load(open(os.path.join(sys.argv[2], "orders.json")))["cells"][0]["libcoll_order_us"] == {"blocks": 110, "dealt": 101}
+
+either = (("peer", 3), ("or one_socket", 0.7))
+for peers, socket, passed in ((310, 10, True), (100, 80, True), (100, 60, False)):
+    judged = orders((100, 100, 100, 100), either, (("peer", peers), ("one-socket", socket)))
+    assert [(v.what, v.passed, v.clear) for v in judged.verdicts] == [("peer", passed, True), ("order", True, True)]
+assert "4 bytes: 1.00 (1.00 .. 1.00), floor 3; or one socket between the sites over libcoll: 0.60 (0.60" in \
+    "\n".join(report.floors(judged))
+report.write_json(judged, os.path.join(sys.argv[2], "either.json"))
+assert json.load(open(os.path.join(sys.argv[2], "either.json")))["cells"][0]["floors"][0]["or"] == \
+    {"what": "one_socket", "floor": 0.7, "passed": False}
+assert [v.what for v in orders((100,), either, (("one-socket", 80),)).verdicts] == ["one_socket"]
+nics = hosts.Shape("4x2@500mbit+500mbit")
+assert nics.interfaces == ["eth0", "eth1"] and nics.line_us("allreduce", 1e6) == hosts.Shape("4x2@1gbit").line_us("allreduce", 1e6)
+assert hosts_libraries.declared(nics.rates) == ["COLL_LINK_SPEED=1000mbit"]
+assert not orders((100,), (("one_nic", 1.8),), (("libcoll-one-nic", 170),)).verdicts[0].passed
 known = cells.read_floors(os.path.join(sys.argv[1], "floors_hosts.csv"))
 assert all(hosts.Shape(shape) for line in known for shape in line[2])
+assert {line[0].removeprefix("or ") for line in known} <= cells.WHAT.keys()
+assert all(above[1:4] == line[1:4] for above, line in zip(known, known[1:]) if line[0].startswith("or "))
 eight = hosts.Hosts(hosts.Shape("8x1/2@1mbit,2ms"), None)
 assert [eight.host_of(rank) for rank in range(8)] == list(range(8))
 eight.round = 1
 assert [eight.site_of(eight.host_of(rank)) for rank in range(8)] == [0, 1] * 4
-pairs = hosts.PairSockets("sockets", None, None, eight)
+pairs = hosts_libraries.PairSockets("sockets", None, None, eight)
 assert all(eight.site_of(pairs.place(rank)) != eight.site_of(pairs.place(rank + 4)) for rank in range(4))
+one = hosts_libraries.OneSocket("one-socket", None, None, eight)
+assert [eight.site_of(one.place(rank)) for rank in range(2)] == [0, 1]
 slow = result((3000, 3000, 3000), ours=(100, 100, 100))
 assert measure.is_hopeless(slow.samples, peer, key)
 assert not measure.is_hopeless(result((3000, 1, 1), ours=(1000, 1, 1)).samples, peer, key)
