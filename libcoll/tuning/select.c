@@ -136,14 +136,23 @@ static bool is_long(const colli_shape *shape, const colli_model *model) {
   return 2 * model->alpha_ns > pairs * LANES_BYTES * model->beta_ns_per_byte;
 }
 
+/* Whether a network has what an algorithm is for: levels, sites, or one of these. */
+static bool suits_network(const colli_algo *algo, const colli_shape *shape,
+                          const colli_model *model) {
+  const bool has_levels = shape->ninner > 0;
+  if (algo->levels && algo->sites)
+    return has_levels || model->sites;
+  return (has_levels || !algo->levels) && (model->sites || !algo->sites);
+}
+
 /* Whether an algorithm suits this number and kind of ranks. */
 static bool is_for(const colli_algo *algo, const colli_shape *shape, const colli_model *model) {
   int least = model->remote && algo->ranks_remote ? algo->ranks_remote : algo->ranks_min;
   return shape->nranks >= least && (!algo->ranks_max || shape->nranks <= algo->ranks_max) &&
          (model->paired || !algo->turns) && (shape->share || !algo->weighted) &&
-         (model->sites || !algo->sites) && (!algo->long_lines || is_long(shape, model)) &&
-         (shape->ninner > 0 || !algo->levels) && suits_groups(algo, shape) &&
-         !gains_nothing(algo, shape) && !(model->sites && shape->ninner > 0 && algo->flat);
+         suits_network(algo, shape, model) && (!algo->long_lines || is_long(shape, model)) &&
+         suits_groups(algo, shape) && !gains_nothing(algo, shape) &&
+         !(model->sites && shape->ninner > 0 && algo->flat);
 }
 
 /* Lists all algorithms that suit a shape, with the times of their formulas; returns their

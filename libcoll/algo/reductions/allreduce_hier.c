@@ -17,7 +17,7 @@
  *               Cost: 2 N beta of the innermost level, and of each wider one as much less as it has
  *               ranks inside. Wins for long vectors.
  *   hier_lanes  the same in four lanes, each of which has a part of the vector on its way while
- *               others wait. Wins for long vectors between sites, whose line has a long latency.
+ *               others wait. Wins for long vectors between racks or sites: all links are busy.
  *   hier_trees  ring reduce-scatter in the group, two trees between the ranks that own the same
  *               share in each group, ring all-gather in the group, all on their way at once. Cost:
  *               2 (m-1)/m N near beta + 2/m N beta, and about 4 log2(g) hops. Wins for long vectors
@@ -196,13 +196,14 @@ const colli_algo colli_allreduce_hier_lanes = {
     .name = "hier_lanes",
     .id = 143,
     .coll = COLLI_ALLREDUCE,
-    .when = "long vectors at two sites: several parts are on the line at once",
+    .when = "long vectors on hosts in racks, or at two sites: several parts are on their way",
     .source = "Karonis et al. 2000",
     .orders = COLLI_GIVES_ANY,
     .pipelined = true,
     .exchanges = true,
     .groups = true,
     .sites = true,
+    .levels = true,
     .nchunks = hier_lanes_nchunks,
     .emit = hier_lanes_emit,
     .cost = hier_lanes_cost,
