@@ -134,7 +134,7 @@ expect 2 "--ranks-per-host is for at most 131072 ranks" allreduce --hosts 65536 
 expect 2 "not 4096 ranks on 3 hosts" allreduce -n 4096 --hosts 3 --levels assumed -b 8
 expect 0 "bytes                       0             4            32           256            2K" allreduce -n 4 -b 0-4K --table
 expect 2 "--table takes a range" $many -b 8 --table
-expect 2 "--levels is not for --gpu" allreduce -n 16 --levels assumed -b 8 --gpu 4
+expect 0 "(as assumed by --levels)" allreduce -n 16 --levels assumed -b 8 --gpu 4
 for levels in "" 8:500:0.01 8:500:0.01,12:1000:0.01,all:2000:0.01 all:2000:0.01 8:500:0.01,8:1000:0.01,all:1:1 \
   8:500:0.01,all:2000 8:500:0.01,all:2000:0.01x 8:0:0.01,all:2000:0.01 8.5:1:1,all:1:1 8:500:0.01,all:1:1,all:1:1 \
   2:1:1,4:1:1,8:1:1,16:1:1,32:1:1,64:1:1,128:1:1,256:1:1,512:1:1,1024:1:1,all:1:1 8:nan:1,all:1:1; do
