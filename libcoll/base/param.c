@@ -104,8 +104,8 @@ const colli_param_info colli_param_table[COLLI_PARAM_COUNT] = {
                                 "prefixes; ^name excludes, =name matches the whole name. Empty, "
                                 "or with ^ only: all others but docker*, veth* and virbr*, or "
                                 "these if there are no others. Between hosts, several are used "
-                                "at once. A host offers at most six addresses, those of cards "
-                                "first."},
+                                "at once. A host offers at most six addresses: one of each "
+                                "family first, then those of cards."},
     [COLLI_PARAM_TCP_TRAFFIC] =
         {"COLL_TCP_TRAFFIC_CLASS", COLLI_PARAM_INT, "0", 0, 252,
          "Traffic class of what ranks send each other over TCP: four times the DSCP, a multiple of "

@@ -112,7 +112,7 @@ GPU_DEVICES=1 check "two ranks on one GPU" "$run" -n 2 "$perf" allreduce --memor
 has "GPU 0 of 1" "0 OK"
 # shellcheck disable=SC2016
 refuse "rank 1 is on GPU 1" "^coll_perf: cuMemAlloc on GPU 1" "$run" -n 2 sh -c \
-  'COLL_GPU_MODE=staged GPU_FAIL=$((11 * COLL_RANK)) exec "$0" "$@"' "$perf" allreduce --memory cuda -b 64 -e 64
+  'COLL_GPU_MODE=staged GPU_FAIL=$((12 * COLL_RANK)) exec "$0" "$@"' "$perf" allreduce --memory cuda -b 64 -e 64
 
 # Whichever of the driver's first calls fails: coll_perf says so, or libcoll does without. One makes a stream wait, and
 # some make a graph.

@@ -1,5 +1,6 @@
 /* test_bootstrap.c: ranks that find each other, and the mistakes that prevent it. */
 #include <criterion/criterion.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -250,10 +251,24 @@ Test(bootstrap, another_communicator_with_the_same_secret) {
   free(members);
 }
 
+/* Ends a listener, and keeps its port, so that no program of another test listens there: a socket
+ * that refuses connections. */
+static int stop_listening(int listener) {
+  struct sockaddr_storage address;
+  socklen_t length = sizeof(address);
+  cr_assert_eq(getsockname(listener, (struct sockaddr *)&address, &length), 0);
+  close(listener);
+  const int fd = socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
+  cr_assert_eq(setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)), 0);
+  cr_assert_eq(bind(fd, (struct sockaddr *)&address, length), 0);
+  return fd;
+}
+
 Test(bootstrap, nobody_at_the_address) {
   member *members = make_members(2, 800);
-  close(members[0].id.listen_fd);
+  const int deaf = stop_listening(members[0].id.listen_fd);
   run_members(members, 2, 0);
+  close(deaf);
   cr_assert_eq(members[1].status, COLL_ERR_UNREACHABLE, "%s", members[1].error.message);
   cr_assert(strstr(members[1].error.message, "Connection refused"), "%s", members[1].error.message);
   cr_assert_leq(members[1].took_ms, 800 + LATE_MS);
