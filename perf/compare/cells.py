@@ -51,9 +51,10 @@ class Verdict:
 
     def __init__(self, key, what, floor, ratio, steady):
         self.key, self.what, self.floor, self.ratio = key, what, floor, ratio
-        self.passed = ratio.median >= floor
+        self.passed = self.alone = ratio.median >= floor  # alone: without the alternative
         self.clear = steady and ratio.enough and not ratio.straddles(floor)
         self.alternative = None
+        self.untimed = None  # the ratio of an alternative that was not measured
 
     def allow(self, other):
         """Either is enough."""
@@ -75,6 +76,11 @@ def read_floors(path):
             places = where.split() if transport == "hosts" else [int(n) for n in where.split()]
             floors.append((what, operations.split(), places, transport, steps))
     return floors
+
+
+def floor_of(steps, size):
+    """The floor of a size: that of the largest size of the line that is no larger, or of its first."""
+    return [floor for of, floor in steps if of <= max(size, steps[0][0])][-1]
 
 
 def machine():
@@ -129,7 +135,9 @@ class Result:
         hosts = self.options.hosts
         if not hosts or not hosts.orders_differ:
             return None
-        times = [self._times(key, "libcoll", range(first, self.samples.rounds, 2)) for first in range(2)]
+        # The first round is cold: it does not count where its order has two others.
+        first = 2 if self.samples.rounds >= 5 else 0
+        times = [self._times(key, "libcoll", range(start, self.samples.rounds, 2)) for start in (first, 1)]
         return times if all(times) else None
 
     def _in_round(self, key, what, number):
@@ -180,29 +188,33 @@ class Result:
         """The verdicts of all lines of floors; one that has an alternative knows it."""
         verdicts, above = [], {}
         for line in floors:
-            judged = {verdict.key: verdict for verdict in self._judge(line)}
+            what, judged = line[0].removeprefix("or "), {}
+            for key, floor in self._floors(line):
+                ratio = self.ratio(key, what)
+                if ratio:
+                    judged[key] = Verdict(key, what, floor, ratio, self.steady(key))
+                elif line[0] != what and key in above:
+                    above[key].untimed = what
             for key, verdict in judged.items():
-                if line[0].startswith("or ") and key in above:
+                if line[0] != what and key in above:
                     above[key].allow(verdict)
                 else:
                     verdicts.append(verdict)
             above = judged
         return verdicts
 
-    def _judge(self, line):
-        """The verdicts of one line of floors."""
-        what, operations, places, transport, steps = line
-        what = what.removeprefix("or ")
+    def _floors(self, line):
+        """The cells that one line has a floor for, and the floor."""
+        _, operations, places, transport, steps = line
         if transport != self.options.transport:
             return
         for key in self.keys:
             place = self.options.hosts.text if transport == "hosts" else key[0]
             if place not in places or key[1] not in operations:
                 continue
-            reached = [floor for size, floor in steps if size <= max(key[2], steps[0][0])]
-            ratio = self.ratio(key, what)
-            if ratio and reached[-1] is not None:
-                yield Verdict(key, what, reached[-1], ratio, self.steady(key))
+            floor = floor_of(steps, key[2])
+            if floor is not None:
+                yield key, floor
 
     def clearly_missed(self):
         """Misses that noise does not explain."""

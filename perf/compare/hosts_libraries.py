@@ -3,6 +3,7 @@ import os
 import re
 import secrets
 
+import cells
 import libraries
 from hosts import bits_per_s
 
@@ -63,7 +64,7 @@ class HostsMpi(libraries.Mpi):
     environments = {"openmpi": {}, "mpich": {"FI_PROVIDER": "tcp", "UCX_TLS": "tcp,self"}, "ucc": {"UCX_TLS": "tcp,sm,self"}}
 
     def environment(self):
-        """What UCX is told, which else divides only long messages."""
+        """What UCX is told. Without this, UCX divides only long messages."""
         interfaces = self.hosts.shape.interfaces
         devices = {"UCX_NET_DEVICES": ",".join(interfaces)}
         if len(interfaces) > 1:
@@ -123,18 +124,18 @@ class HostsSockets(libraries.Library):
     def takes(self, operation, ranks):
         return operation == "allreduce" and self.hosts.shape.each == 1 and ranks <= 64  # MOST_RANKS of moves.h
 
-    def place(self, rank):
+    def host_of(self, rank):
         """The host of a rank."""
         return self.hosts.host_of(rank)
 
     def commands(self, ranks, words, groups=1):
         """The command of each rank; rank r is in group r % groups."""
         self.port += ranks
-        places = [self.place(rank) for rank in range(ranks)]
-        addresses = ",".join(self.hosts.address(place) for place in places)
-        return [self.hosts.inside(place, [self.program, "--rank", str(rank), "--addresses", addresses, "--port", str(self.port),
+        hosts = [self.host_of(rank) for rank in range(ranks)]
+        addresses = ",".join(self.hosts.address(host) for host in hosts)
+        return [self.hosts.inside(host, [self.program, "--rank", str(rank), "--addresses", addresses, "--port", str(self.port),
                                           "--congestion", self.congestion, "--groups", str(groups), *words])
-                for rank, place in enumerate(places)]
+                for rank, host in enumerate(hosts)]
 
     def run(self, operation, ranks, sizes):
         text, why = libraries.run_all(self.commands(ranks, self.words(operation, sizes)), self.seconds(sizes))
@@ -150,7 +151,7 @@ class PairSockets(HostsSockets):
     """sockets.c on pairs of hosts, one of each site, which each reduce a part: what must cross the line, and no more."""
     congestion = "usual"
 
-    def place(self, rank):
+    def host_of(self, rank):
         return rank  # in all rounds, so that both ranks of a group are at different sites
 
     def takes(self, operation, ranks):
@@ -168,20 +169,45 @@ class OneSocket(PairSockets):
     """sockets.c on the first host of each site: one socket between them, over which both exchange the whole vector."""
     first_port = 22000
 
-    def place(self, rank):
+    def __init__(self, name, options, program, hosts, sizes):
+        super().__init__(name, options, program, hosts)
+        self.sizes = sizes
+
+    def host_of(self, rank):
         return self.hosts.shape.dealt()[rank]
 
     def takes(self, operation, ranks):
         return operation == "allreduce"
 
     def run(self, operation, ranks, sizes):
-        return super().run(operation, 2, sizes)
+        """Only sizes that have a floor, as losses make it slow, and each alone, so that none costs another its time."""
+        times, whys = [], []
+        for size in sizes:
+            if size in self.sizes:
+                found, why = super().run(operation, 2, [size])
+                times += found
+                whys += [f"{size} bytes: {why}"] if why else []
+        return times, "; ".join(whys) or None
 
 
 KINDS = {"openmpi": HostsMpi, "mpich": HostsMpi, "ucc": HostsMpi, "gloo": HostsGloo}
 
 
-def place(found, hosts, options):
+def sizes_of_one_socket(floors, options):
+    """The sizes to measure one socket with: those that it is an alternative for; all where nothing gives floors."""
+    steps = [line[4] for line in floors if line[0] == "or one_socket" and options.hosts.text in line[2]]
+    sizes = [max(size // 4, 1) * 4 for size in options.sizes]  # whole floats, as they are measured
+    return [size for size in sizes if not steps or any(cells.floor_of(of, size) is not None for of in steps)]
+
+
+def slowness_s(shape, sizes):
+    """How much longer than inside a machine a run may take, for each size. With losses, one stream gets a small part of
+    the line, some operations of which are tried first."""
+    line_us = (shape.line_us("allreduce", max(sizes)) or 0) * len(shape.interfaces)  # of those who use one
+    return (20 if shape.loss == "0" else 400) * line_us * 1e-6
+
+
+def set_up(found, hosts, options, floors):
     """The libraries that were found, on these hosts."""
     shape = hosts.shape
     several = len(shape.interfaces) > 1
@@ -193,9 +219,11 @@ def place(found, hosts, options):
         found.all.append(Line("limit", options, None))
     if shape.line or not shape.rates:
         program = libraries.build(options, "sockets", ["cc", "-O3", "-march=native", "sockets.c"])
-        kinds = {"sockets": PairSockets, "one-socket": OneSocket} if shape.line else {"limit": HostsSockets}
-        found.all += [kind(name, options, program, hosts) for name, kind in kinds.items() if program]
-    line_us = (shape.line_us("allreduce", max(options.sizes)) or 0) * len(shape.interfaces)  # of those who use one
+        if program and shape.line:
+            found.all += [PairSockets("sockets", options, program, hosts),
+                          OneSocket("one-socket", options, program, hosts, sizes_of_one_socket(floors, options))]
+        elif program:
+            found.all.append(HostsSockets("limit", options, program, hosts))
     for library in found.all:
         library.hosts = hosts
-        library.slowness_s = 20 * line_us * 1e-6
+        library.slowness_s = slowness_s(shape, options.sizes)

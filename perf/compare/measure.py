@@ -54,10 +54,11 @@ def is_hopeless(samples, library, key):
 
 
 def run_operation(options, found, samples, ranks, operation, number, warm_ups):
-    """Runs all libraries, starting with a different one in each round."""
+    """Runs all libraries, starting with a different one in each round; between hosts in each two, one of each order."""
     sizes = sizes_of(options, ranks, operation)
     samples.handover[ranks, operation, number] = found.handover()
-    order = found.all[number % len(found.all):] + found.all[:number % len(found.all)]
+    first = (number if options.hosts is None else number // 2) % len(found.all)
+    order = found.all[first:] + found.all[:first]
     for library in order:
         wanted = [s for s in sizes if number == 0
                   or not is_hopeless(samples, library, (ranks, operation, s))]
@@ -70,16 +71,16 @@ def run_operation(options, found, samples, ranks, operation, number, warm_ups):
             samples.complain(library, ranks, operation, why)
 
 
-def measure(options, found, places=None):
-    """Runs all rounds, or fewer if the time budget does not suffice. places: hosts, which are told of the round."""
+def measure(options, found, hosts=None):
+    """Runs all rounds, or fewer if the time budget does not suffice. hosts: those that are measured between, which are told of the round."""
     samples = Samples()
     start = time.monotonic()
     longest = 0
-    warm_ups = WARM_UPS if places and not places.shape.rates and not places.shape.line else 0
+    warm_ups = WARM_UPS if hosts and not hosts.shape.rates and not hosts.shape.line else 0
     for number in range(options.rounds):
         before = time.monotonic()
-        if places:
-            places.round = number
+        if hosts:
+            hosts.round = number
         if options.budget and number >= ROUNDS_AT_LEAST and before - start + longest > options.budget:
             print(f"compare: no time for round {number + 1}", file=sys.stderr)
             break

@@ -107,16 +107,20 @@ def floors(result):
             continue
         passed = sum(v.passed for v in verdicts)
         unclear = sum(not v.clear for v in verdicts)
-        lines.append(f"floors of {meaning}: {passed} pass, {len(verdicts) - passed} miss, "
+        by_other = sum(v.passed and not v.alone for v in verdicts)
+        which = f", of which {by_other} by its alternative" if by_other else ""
+        lines.append(f"floors of {meaning}: {passed} pass{which}, {len(verdicts) - passed} miss, "
                      f"{unclear} of them unclear (~)")
         for v in verdicts:
             beyond = v.what == "peer" and result.ratio(v.key, "peer_limit")
             limit = f"; the limit reaches {beyond.median:.2f}" if beyond and beyond.median < v.floor else ""
             other = v.alternative
             instead = f"; or {cells.WHAT[other.what]}: {figures(other)}" if other else ""
-            if not v.passed:
-                lines.append(f"  miss{' ' if v.clear else '~'} {v.key[1]}, {v.key[0]} ranks, {v.key[2]} "
-                             f"bytes: {figures(v)}{limit}{instead}")
+            if v.untimed:
+                instead = f"; or {cells.WHAT[v.untimed]}: it has no time"
+            if not v.alone:
+                how = ("instead" if v.passed else "miss") + (" " if v.clear else "~")
+                lines.append(f"  {how} {v.key[1]}, {v.key[0]} ranks, {v.key[2]} bytes: {figures(v)}{limit}{instead}")
     return lines
 
 

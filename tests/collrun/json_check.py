@@ -252,7 +252,10 @@ def saved(path, other):
 
 def messages(path, picture, collective, size):
     """What a picture shows, and no other keys besides those that `path` has without messages."""
-    sent = load(path)["messages"]
+    top = load(path)
+    sent = top["messages"]
+    if "ranks" not in top:
+        same("keys of a network that does not run", set(top), {"version", "messages"})
     with open(picture, encoding="utf-8") as file:
         svg = file.read()
     same("keys", set(sent), {"collective", "bytes", "algorithm", "box_level", "boxes", "pairs", "level_bytes"})

@@ -25,7 +25,7 @@ count() {
   again=$(repeated $hosts)
   before1=$(payload "/sys/class/net/v0${tag}1" rx) before2=$(payload "/sys/class/net/v0${tag}2" rx)
   start_ranks 120 "$BUILD/tests/hosts_calls" "$1" "$2"
-  expect "$2 all-reduces of $1 elements are right (ranks on hosts $places)" all_succeed
+  expect "$2 all-reduces of $1 elements are right (ranks on hosts $hosts_of_ranks)" all_succeed
   moved="$(($(payload "/sys/class/net/v0${tag}1" rx) - before1)) $(($(payload "/sys/class/net/v0${tag}2" rx) - before2))"
   again=$(($(repeated $hosts) - again))
 }
@@ -40,7 +40,7 @@ sends_once() {
   done
 }
 
-for places in "1 1 2 2" "1 2 1 2" "1 2 2 1"; do
+for hosts_of_ranks in "1 1 2 2" "1 2 1 2" "1 2 2 1"; do
   sends_once 4194304 8
   sends_once 262144 100
 done

@@ -72,11 +72,11 @@ wait $pids
 expect "a host that is not in the file says so" grep -q "no line is of this host, node3.example" "$out/2"
 
 # A host that is alone at its site (node 4 is on host 2 here) sends to nobody there.
-places="1 3 1 2"
+hosts_of_ranks="1 3 1 2"
 calibrate "a host that is alone" --out "$out/levels"
 expect "it says that its link was not measured" prints "^not measured: the links of 1 host \(node4.example\)$"
 expect "and writes no speed" grep -qE "^node4.example site2@[^ ]*$" "$out/levels"
-places=$hosts
+hosts_of_ranks=$hosts
 
 # So far that TCP's start takes most of the time: the speed is right, or left out, but not the round trip.
 expect "a far line is laid" lay_line 400000000 100 >"$out/laid" 2>&1

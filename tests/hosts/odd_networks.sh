@@ -170,21 +170,21 @@ for i in $hosts; do ip -n "$tag-$i" link del eth1; done
 # ---- two jobs
 
 # With two ranks of each on every host. The first goes on until the second has ended.
-both=$out places="1 1 2 2 3 3 4 4"
-mkdir "$both/first" "$both/second"
-out=$both/first
+hosts_of_ranks="1 1 2 2 3 3 4 4"
+mkdir "$folder/first" "$folder/second"
+out=$folder/first
 start_until
 first=$pids
 all_run() { for p in $first; do kill -0 "$p" || return 1; done; }
 expect "the first of two jobs is amid its all-reduces" await_sent 2 0 16
-out=$both/second
+out=$folder/second
 start_ranks 400 "${measure[@]}"
 expect_right "the second of two jobs at once"
 expect "the first one still runs" all_run
-out=$both/first pids=$first
+out=$folder/first pids=$first
 rm "$out/goes_on"
 expect "the results of the first of two jobs at once are right" all_succeed
-out=$both places=$hosts
+out=$folder hosts_of_ranks=$hosts
 
 # ---- an interface that comes late
 

@@ -39,7 +39,7 @@ crosses_once() {
     before[site]=$(payload "/sys/class/net/l$site$tag" tx) again[site]=$(repeated $((site + 1)) $((site + 3)))
   done
   start_ranks 120 sh -c 'export COLL_LEVELS=site$((HOST % 2))@100mbit,10ms; exec "$@"' sh "$BUILD/tests/hosts_calls" 1048576 8
-  expect "all-reduces are right (ranks on hosts $places)" all_succeed
+  expect "all-reduces are right (ranks on hosts $hosts_of_ranks)" all_succeed
   for site in 0 1; do
     again[site]=$(($(repeated $((site + 1)) $((site + 3))) - again[site]))
     bytes=$(($(payload "/sys/class/net/l$site$tag" tx) - before[site]))
@@ -47,10 +47,10 @@ crosses_once() {
       [ $(((bytes - 1448 * again[site]) * 100)) -le $((least * 102)) -a "$bytes" -ge "$least" ]
   done
 }
-for places in "1 2 3 4" "1 3 2 4" "1 2 4 3"; do
+for hosts_of_ranks in "1 2 3 4" "1 3 2 4" "1 2 4 3"; do
   crosses_once
 done
-places=$hosts
+hosts_of_ranks=$hosts
 
 count "measured sites" allreduce "[ \$COLL_RANK != 3 ] || export COLL_LINK_SPEED=measure"
 expect "two sites are found" [ "$(grep -c "is at site [12] of 2" "$out/0")" = 4 ]

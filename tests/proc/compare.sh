@@ -106,7 +106,7 @@ import hosts, hosts_libraries
 options = types.SimpleNamespace(build=sys.argv[2], congestion="reno", transport="hosts")
 with hosts.Hosts(hosts.Shape("2x1@200mbit+200mbit"), options) as places:
     for kind, second in ((hosts_libraries.HostsLibcoll, True), (hosts_libraries.OneInterface, False)):
-        times, why = kind(options, places).run("allreduce", 2, [1 << 20])
+        times, why = kind(options, places).run("allreduce", 2, [4 << 20] * 3)
         carried = [int(open(f"/sys/class/net/{places.device(1, n)}/statistics/rx_bytes").read()) for n in range(2)]
         print(kind, times, why, carried)
         before = [0, 0] if second else before
@@ -115,7 +115,7 @@ with hosts.Hosts(hosts.Shape("2x1@200mbit+200mbit"), options) as places:
         before = carried
 PYTHON
   if [ -c /dev/net/tun ]; then
-    between 2x1@1gbit/2@100mbit,2ms --sizes 64K --rounds 1
+    between 2x1@1gbit/2@100mbit,2ms --sizes 64K --rounds 2
     for series in libcoll sockets one-socket limit; do timed 2 65536 $series 1; done
     grep -q "order" "$out/log" && fail "an order of ranks where there is only one"
   fi
@@ -193,6 +193,7 @@ assert "miss  allreduce, 2 ranks, 4 bytes: 0.92 (0.90 .. 0.94), floor 0.95" in "
 assert report.tables(worse)[-1].endswith(" 110.0     101.0   0.92")
 assert not orders((109, 100)).clearly_missed() and not orders((109, 100)).verdicts[0].passed
 assert orders((100, 103, 104, 99)).verdicts[0].passed
+assert orders((300, 100, 100, 100, 102)).order_medians(key)["blocks"] == 101, "the first round is cold"
 assert not orders((100,)).verdicts and not hosts.Shape("2x1").orders_differ and hosts.Shape("3x1").orders_differ
 report.write_json(worse, os.path.join(sys.argv[2], "orders.json"))
 assert json.load(open(os.path.join(sys.argv[2], "orders.json")))["cells"][0]["libcoll_order_us"] == {"blocks": 110, "dealt": 101}
@@ -201,8 +202,13 @@ either = (("peer", 3), ("or one_socket", 0.7))
 for peers, socket, passed in ((310, 10, True), (100, 80, True), (100, 60, False)):
     judged = orders((100, 100, 100, 100), either, (("peer", peers), ("one-socket", socket)))
     assert [(v.what, v.passed, v.clear) for v in judged.verdicts] == [("peer", passed, True), ("order", True, True)]
-assert "4 bytes: 1.00 (1.00 .. 1.00), floor 3; or one socket between the sites over libcoll: 0.60 (0.60" in \
+    told = "\n".join(report.floors(judged))
+    assert ("1 pass, of which 1 by its alternative, 0 miss" in told) == (socket == 80)
+    assert ("  instead  allreduce, 2 ranks, 4 bytes: 1.00 (1.00 .. 1.00), floor 3; or" in told) == (socket == 80)
+assert "miss  allreduce, 2 ranks, 4 bytes: 1.00 (1.00 .. 1.00), floor 3; or one socket between the sites over libcoll: 0.60 (0.60" in \
     "\n".join(report.floors(judged))
+assert "floor 3; or one socket between the sites over libcoll: it has no time" in \
+    "\n".join(report.floors(orders((100, 100), either, (("peer", 100),))))
 report.write_json(judged, os.path.join(sys.argv[2], "either.json"))
 assert json.load(open(os.path.join(sys.argv[2], "either.json")))["cells"][0]["floors"][0]["or"] == \
     {"what": "one_socket", "floor": 0.7, "passed": False}
@@ -220,9 +226,23 @@ assert [eight.host_of(rank) for rank in range(8)] == list(range(8))
 eight.round = 1
 assert [eight.site_of(eight.host_of(rank)) for rank in range(8)] == [0, 1] * 4
 pairs = hosts_libraries.PairSockets("sockets", None, None, eight)
-assert all(eight.site_of(pairs.place(rank)) != eight.site_of(pairs.place(rank + 4)) for rank in range(4))
-one = hosts_libraries.OneSocket("one-socket", None, None, eight)
-assert [eight.site_of(one.place(rank)) for rank in range(2)] == [0, 1]
+assert all(eight.site_of(pairs.host_of(rank)) != eight.site_of(pairs.host_of(rank + 4)) for rank in range(4))
+one = hosts_libraries.OneSocket("one-socket", None, None, eight, [])
+assert [eight.site_of(one.host_of(rank)) for rank in range(2)] == [0, 1]
+lossy = types.SimpleNamespace(hosts=hosts.Shape("8x1@1gbit/2@200mbit,20ms,1%"), sizes=[1 << 10, 1 << 22, 1 << 26])
+assert hosts_libraries.sizes_of_one_socket(known, lossy) == [1 << 22]
+assert hosts_libraries.sizes_of_one_socket([], lossy) == lossy.sizes
+assert hosts_libraries.slowness_s(lossy.hosts, [1 << 22]) > 6 * 8, "six operations of one socket, with Cubic"
+
+class Ran(libraries.Library):
+    def run(self, operation, ranks, sizes):
+        ran.append((rounds.round, self.name))
+        return [], None
+
+ran, rounds = [], types.SimpleNamespace(shape=hosts.Shape("2x2@1gbit"), round=0)
+asked = types.SimpleNamespace(hosts=rounds.shape, rounds=8, budget=None, ranks=[4], ops=["allreduce"], sizes=[4], largest=None)
+measure.measure(asked, types.SimpleNamespace(all=[Ran(name, None, None) for name in "ab"], handover=lambda: None), rounds)
+assert sorted((number % 2, name) for number, name in ran[::2]) == [(0, "a")] * 2 + [(0, "b")] * 2 + [(1, "a")] * 2 + [(1, "b")] * 2
 slow = result((3000, 3000, 3000), ours=(100, 100, 100))
 assert measure.is_hopeless(slow.samples, peer, key)
 assert not measure.is_hopeless(result((3000, 1, 1), ours=(1000, 1, 1)).samples, peer, key)

@@ -255,10 +255,11 @@ static bool is_done(const fleet *f, const member *m) {
   return m->ended == f->parts;
 }
 
-/* Starts calls of a rank, as many as may be under way. */
-static void start_parts(const fleet *f, member *m) {
-  while (m->ended < m->started && m->calls[m->ended % f->ahead].op.done)
-    m->ended++;
+/* Starts calls of a rank, as many as may be under way. One that ended with an error is a failure.
+ */
+static void start_parts(fleet *f, member *m) {
+  for (; m->ended < m->started && m->calls[m->ended % f->ahead].op.done; m->ended++)
+    f->failures += m->calls[m->ended % f->ahead].op.status != COLL_OK;
   while (m->started < f->parts && m->started < m->ended + f->ahead) {
     colli_exec_start(&m->exec, prepare_part(f, m, m->started));
     m->started++;
