@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """curves.py: what coll_explain predicts on more and more ranks, as a picture (FILE.svg, with matplotlib) or as numbers
 (FILE.csv)."""
 import argparse
@@ -6,6 +6,9 @@ import csv
 import re
 import subprocess
 import sys
+
+sys.dont_write_bytecode = True  # writes no __pycache__ into the source folder
+import picture
 
 NS = {"ns": 1, "us": 1e3, "ms": 1e6}
 BYTES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
@@ -50,12 +53,9 @@ def on_gpus(program, ranks, sizes):
             yield "GPUs", found[2], ranks, size_of(found[1]), float(found[3]) * NS[found[4]], True
 
 
-def draw(rows, path):
+def draw(pyplot, rows, path):
     """Two panels of times by size, of what is chosen, and two by ranks, of each candidate."""
-    import matplotlib
-    matplotlib.use("svg")
-    from matplotlib import pyplot, ticker
-    matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "curves", "font.size": 8})
+    from matplotlib import ticker
     figure, axes = pyplot.subplots(2, 2, figsize=(10, 7.5))
     ranks = sorted({row[2] for row in rows})
     for axis, group in zip(axes[0], ("host memory", "GPUs")):
@@ -93,15 +93,15 @@ def main():
     parser.add_argument("--ranks", default="64,512,4096,32768,100000", help="numbers of ranks, 8 on each host")
     parser.add_argument("--bytes", default="8-1G", help="sizes")
     options = parser.parse_args()
+    pyplot = picture.load_pyplot("curves") if options.file.endswith(".svg") else None
+    if options.file.endswith(".svg") and not pyplot:
+        sys.exit(1)
     rows = []
     for n in options.ranks.split(","):
         rows += candidates(options.explain, int(n), options.bytes)
         rows += on_gpus(options.explain, int(n), options.bytes)
-    if options.file.endswith(".svg"):
-        try:
-            draw(rows, options.file)
-        except ImportError:
-            sys.exit("curves.py: a picture needs matplotlib (apt-get install python3-matplotlib); *.csv does not")
+    if pyplot:
+        draw(pyplot, rows, options.file)
         return
     with open(options.file, "w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")

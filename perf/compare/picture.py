@@ -6,17 +6,24 @@ STYLES = {"libcoll": ("C0", "-", 2.2), "libcoll-inplace": ("C0", ":", 1.2),
           "libcoll-shared": ("C2", "-", 1.8), "limit": ("black", "--", 1)}
 
 
-def draw(result, folder):
-    """One picture for each number of ranks; the paths, none without matplotlib."""
+def load_pyplot(program):
+    """matplotlib's pyplot for pictures that are the same each time, or None after saying what is missing."""
     try:
         import matplotlib
         matplotlib.use("svg")
         from matplotlib import pyplot
     except ImportError:
-        print("compare: no picture: it needs matplotlib (apt-get install python3-matplotlib)",
-              file=sys.stderr)
+        print(f"{program}: no picture: it needs matplotlib (apt-get install python3-matplotlib)", file=sys.stderr)
+        return None
+    matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": program, "font.size": 8})
+    return pyplot
+
+
+def draw(result, folder):
+    """One picture for each number of ranks; the paths, none without matplotlib."""
+    pyplot = load_pyplot("compare")
+    if not pyplot:
         return {}
-    matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "compare", "font.size": 8})
     paths = {}
     for ranks in result.options.ranks:
         operations = [op for op in result.options.ops

@@ -23,6 +23,9 @@ expect "a time" "$("$explain" allreduce -n 64 --levels assumed --gpu 8 -b 16M | 
 if python3 -c 'import matplotlib' 2> "$dir/none"; then
   python3 "$curves" "$explain" "$dir/c.svg" --ranks 64,512 --bytes 8-64M
   expect "numbers of ranks in two panels" 4 "$(grep -cE '>(64|512) ranks<' "$dir/c.svg")"
+  for name in recdbl hier_split dbtree ring hier_trees; do
+    grep -q ">$name<" "$dir/c.svg" || { echo "no curve of $name"; exit 1; }
+  done
 else
   python3 "$curves" "$explain" "$dir/c.svg" --ranks 64 --bytes 8-64 2> "$dir/err" && exit 1
   expect "lines of the error" 1 "$(grep -c 'apt-get install python3-matplotlib' "$dir/err")"
