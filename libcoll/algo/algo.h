@@ -51,8 +51,8 @@ typedef struct colli_algo {
   bool groups;       /* only for communicators of several groups (shape->ngroups > 1) */
   bool sites;        /* chosen only where groups are sites (colli_model.sites), or by name */
   bool long_lines;   /* ... and the line between them holds more than the lanes of another one */
-  bool levels; /* chosen only where groups have levels inside (shape->ninner > 0), or by name; if
-                * `sites` is set, too, where one of both is so */
+  bool levels; /* chosen only where groups have levels inside (shape->ninner > 0), or by name; with
+                * `sites`: where they are sites or have levels */
   bool flat;   /* has groups, but only the innermost: all hosts send to hosts of other sites, so it
                 * is chosen only by name where there are sites of several hosts */
   bool weighted; /* divides work by shape->share; chosen only where there is one, or by name */

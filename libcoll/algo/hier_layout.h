@@ -12,7 +12,7 @@ typedef struct colli_layout {
   int position;   /* of the rank in it */
   bool equal;     /* all groups are of one size */
   bool widest;    /* groups are the widest */
-  int wider;      /* levels of groups around these */
+  int wider;      /* levels of groups around these or, in the widest, inside them */
   int *order;     /* all ranks; those of a group in the order of their positions */
   int *of;        /* [rank] its group */
   int *size;      /* [group] */
@@ -27,8 +27,9 @@ typedef struct colli_layout {
   bool kept;      /* its memory is that of colli_layouts */
 } colli_layout;
 
-/* The layouts of a shape's groups, which are the same for all ranks but for their own places: for
- * who makes schedules of thousands of ranks. Begins as zeros. */
+/* The layouts of a shape's groups, for one root and one set of shares, which are the same for all
+ * ranks but for their own places: for who makes schedules of thousands of ranks. Begins as zeros.
+ */
 typedef struct colli_layouts {
   colli_layout at[2]; /* [widest] */
 } colli_layouts;

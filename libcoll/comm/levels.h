@@ -63,7 +63,7 @@ static inline size_t colli_staged_elements(colli_coll coll, bool varying, int nr
 
 /* How many parts of so many elements such a call has. */
 static inline size_t colli_staged_count(size_t count, size_t elements) {
-  return elements == 0 || count / elements < 2 ? 1 : (count + elements - 1) / elements;
+  return elements == 0 || count / elements < 2 ? 1 : count / elements + (count % elements > 0);
 }
 
 #define COLLI_LEVELS_ALIGN 16 /* elements: pieces begin at multiples, for kernels */

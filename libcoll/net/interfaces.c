@@ -104,31 +104,6 @@ bool colli_interface_near(const char *root, const char *name) {
   return false;
 }
 
-/* Where the card of an interface is plugged in; false: it has none. */
-static bool find_place(const char *root, unsigned index, colli_pci_place *place) {
-  char name[IF_NAMESIZE], folder[PATH_MAX], address[COLLI_PCI_ADDRESS];
-  if (!if_indextoname(index, name))
-    return false;
-  snprintf(folder, sizeof(folder), "%s/class/net/%s/device", root, name);
-  return colli_pci_find(folder, address, place);
-}
-
-colli_pci_distance colli_interface_distance(const char *root, unsigned index, const char *gpu) {
-  colli_pci_place its, card;
-  return colli_pci_find_at(root, gpu, &its) && find_place(root, index, &card)
-             ? colli_pci_distance_of(&its, &card)
-             : COLLI_PCI_UNKNOWN;
-}
-
-/* Finds how far interfaces are from a GPU. */
-static void find_far(const char *gpu, colli_interface *all, int count) {
-  colli_pci_place its, card;
-  if (!gpu || !colli_pci_find_at("/sys", gpu, &its))
-    return;
-  for (int i = 0; i < count; i++)
-    all[i].far = colli_pci_order(&its, find_place("/sys", all[i].addr.scope, &card) ? &card : NULL);
-}
-
 /* ---- cards ----------------------------------------------------------------------------------- */
 
 /* Whether sysfs has a file of an interface. */
@@ -138,7 +113,8 @@ static bool has_file(const char *root, const char *name, const char *what) {
   return access(path, F_OK) == 0;
 }
 
-/* Whether an interface is a tunnel of those whose card sysfs lists below them. */
+/* Whether an interface is a tunnel (VXLAN, Geneve), below which sysfs lists a card although it is
+ * none. */
 static bool is_tunnel(const char *root, const char *name) {
   char path[PATH_MAX], line[64];
   bool is = false;
@@ -176,6 +152,32 @@ colli_interface_kind colli_interface_find_kind(const char *root, const char *nam
   if (find_card(root, name, DEPTH_MOST, card))
     return COLLI_INTERFACE_CARD;
   return has_file(root, name, "bridge") ? COLLI_INTERFACE_BRIDGE : COLLI_INTERFACE_OTHER;
+}
+
+/* Where the card that an interface is, or is on top of, is plugged in; false: it has none, or
+ * several. */
+static bool find_place(const char *root, unsigned index, colli_pci_place *place) {
+  char name[IF_NAMESIZE], card[IF_NAMESIZE], folder[PATH_MAX], address[COLLI_PCI_ADDRESS];
+  if (!if_indextoname(index, name) || !find_card(root, name, DEPTH_MOST, card))
+    return false;
+  snprintf(folder, sizeof(folder), "%s/class/net/%s/device", root, card);
+  return colli_pci_find(folder, address, place);
+}
+
+colli_pci_distance colli_interface_distance(const char *root, unsigned index, const char *gpu) {
+  colli_pci_place its, card;
+  return colli_pci_find_at(root, gpu, &its) && find_place(root, index, &card)
+             ? colli_pci_distance_of(&its, &card)
+             : COLLI_PCI_UNKNOWN;
+}
+
+/* Finds how far interfaces are from a GPU. */
+static void find_far(const char *gpu, colli_interface *all, int count) {
+  colli_pci_place its, card;
+  if (!gpu || !colli_pci_find_at("/sys", gpu, &its))
+    return;
+  for (int i = 0; i < count; i++)
+    all[i].far = colli_pci_order(&its, find_place("/sys", all[i].addr.scope, &card) ? &card : NULL);
 }
 
 /* ---- order ----------------------------------------------------------------------------------- */
@@ -278,16 +280,16 @@ int colli_addrs_choose(const colli_addr *all, int count, int max, size_t room, b
   return used;
 }
 
-/* Moves the `max` addresses that are offered to the beginning. Even a host with too many offers
- * loopback, because ranks of the same host use it. */
-static void cut(colli_interface *all, int count, int max) {
+/* Moves the at most `max` addresses that are offered to the beginning; returns how many they are.
+ * Even a host with too many offers loopback, because ranks of the same host use it. */
+static int cut(colli_interface *all, int count, int max) {
   colli_addr addrs[MAX_FOUND] = {{0}};
   bool chosen[MAX_FOUND];
   int used = 0, loopback = 0;
   COLLI_ASSERT(max < count && count <= MAX_FOUND);
   for (int i = 0; i < count; i++)
     addrs[i] = all[i].addr;
-  while (loopback < count && !all[loopback].loopback)
+  while (loopback < count && !colli_addr_loopback(&all[loopback].addr))
     loopback++;
   const bool keeps = loopback < count && max > 1;
   (void)colli_addrs_choose(addrs, count, keeps ? max - 1 : max, SIZE_MAX, chosen);
@@ -297,13 +299,12 @@ static void cut(colli_interface *all, int count, int max) {
     if (chosen[i])
       all[used++] = all[i];
   COLLI_ASSERT(used <= max);
+  return used;
 }
 
 int colli_interfaces_order(colli_interface *all, int count, int max) {
-  const int used = count < max ? count : max;
   qsort(all, (size_t)count, sizeof(*all), by_link);
-  if (count > max)
-    cut(all, count, max);
+  const int used = count > max ? cut(all, count, max) : count;
   qsort(all, (size_t)used, sizeof(*all), by_preference);
   return used;
 }

@@ -97,7 +97,7 @@ static inline colli_order colli_order_of_sums(coll_determinism setting, colli_co
   return setting == COLL_DETERMINISTIC_ON && !scan ? COLLI_ORDER_TREE : COLLI_ORDER_LEFT;
 }
 
-#define COLLI_INNER_LEVELS 8 /* more than any network has */
+#define COLLI_INNER_LEVELS 8 /* levels of groups inside the widest, at most */
 
 /* The input of an algorithm. Equal shapes give equal schedules. */
 typedef struct colli_shape {

@@ -107,11 +107,11 @@ static void expect_rails(const char *devices, const char *gpu, const char *want)
   verbs_rails_close(&lib, rails, count);
 }
 
-/* Each GPU has a card of its own, and the others are left to the others. */
+/* Each GPU has a card of its own, which its rank uses first. */
 Test(near, the_card_at_the_gpus_switch_is_used, .init = load, .fini = clear) {
-  expect_rails("", "0000:01:00.0", "0");
-  expect_rails("", "00000000:03:00.0", "2"); /* as some drivers write it */
-  expect_rails("^mlx5_0", "0000:04:00.0", "3");
+  expect_rails("", "0000:01:00.0", "0 1 2 3");
+  expect_rails("", "00000000:03:00.0", "2 3 0 1"); /* as some drivers write it */
+  expect_rails("^mlx5_0", "0000:04:00.0", "3 2 1");
 }
 
 /* Then the same node, beginning behind the nearest. */
@@ -123,17 +123,19 @@ Test(near, those_that_are_named_are_ordered, .init = load, .fini = clear) {
   expect_rails("^mlx5_0", "0000:01:00.0", "1 2 3"); /* the nearest is at no switch of the GPU */
 }
 
-/* One that leads to other peers is used whatever its distance. */
-Test(near, another_network_is_not_left_out, .init = load, .fini = clear) {
-  fake->devices[3].ports[0].gids[0].gid.raw[7] = 1;
-  expect_rails("", "0000:01:00.0", "0 3");
+/* Where cards are in several networks, ranks of all GPUs choose alike: those of others may be in
+ * none of a GPU's own card. */
+Test(near, several_networks_are_chosen_alike, .init = load, .fini = clear) {
+  expect_rails("", "0000:04:00.0", "3 2 0 1");
+  fake->devices[1].ports[0].gids[0].gid.raw[7] = 1;
+  expect_rails("", "0000:04:00.0", "0 1 2 3");
   for (int i = 0; i < CARDS; i++) {
     char address[32];
     fake_make_roce(&fake->devices[i].ports[0]);
     snprintf(address, sizeof(address), "10.%d.0.1", i / 2);
     fake_gid(&fake->devices[i].ports[0], 0, address, IBV_GID_TYPE_ROCE_V2);
   }
-  expect_rails("", "0000:01:00.0", "0 1 2 3"); /* nobody knows which subnets these are */
+  expect_rails("", "0000:04:00.0", "0 1 2 3"); /* nobody knows which subnets these are */
 }
 
 /* The fastest are used, as ever; a GPU whose place is not known changes nothing. */
@@ -149,11 +151,11 @@ Test(near, speed_comes_first, .init = load, .fini = clear) {
   expect_rails("", "0000:01:00.0", "1 2 3");
 }
 
-/* Cards of two ports at a switch that two GPUs share. */
-Test(near, all_cards_at_the_switch_are_used, .init = load, .fini = clear) {
+/* Two cards at the switch of a GPU. */
+Test(near, all_cards_at_the_switch_come_first, .init = load, .fini = clear) {
   put(root, "pci0000:50/0000:50:01.0/0000:a1:00.0/0000:b1:03.0", "0000:52:00.0", 0);
   add(root, CARDS, "0000:52:00.0");
-  expect_rails("", "0000:02:00.0", "1 4");
+  expect_rails("", "0000:02:00.0", "1 4 0 2");
 }
 
 /* ---- ranks ----------------------------------------------------------------------------------- */

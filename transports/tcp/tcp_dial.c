@@ -67,10 +67,11 @@ static void fail_dial(tcp_conn *conn) {
                   "nobody listens at the peer's addresses any more, so it has ended: %s", tried);
   else
     tcp_conn_fail(conn, COLL_ERR_UNREACHABLE, "connect", error,
-                  "no address of the peer could be reached: %s; check routes, firewalls and "
-                  "COLL_TCP_IFNAME%s",
+                  "no address of the peer could be reached: %s; check routes and firewalls%s",
                   *tried ? tried : "it has none that fits ours",
-                  full ? ": its host may have more addresses than it offers" : "");
+                  full ? ", and as its host may have addresses that it could not offer (six at "
+                         "most), choose interfaces with COLL_TCP_IFNAME"
+                       : ", and COLL_TCP_IFNAME");
 }
 
 /* Dials the next address on which connect() does not fail at once. After the last, it is the first

@@ -111,6 +111,7 @@ typedef struct tcp_nic {
   uint64_t all_bytes, all_ns;      /* of those there are */
   int nspeeds;                     /* how often it was measured, 2 at most */
   tcp_speed speeds[2];             /* the last two times, the last first */
+  uint64_t later_bytes, later_ns;  /* what arrived since all are known, and in what time */
 } tcp_nic;
 
 /* What a socket has that is one of several of a connection (tcp_rails.h). */

@@ -9,8 +9,10 @@
  * sees late what has arrived, the later the busier its cores are; other ranks send, too; a network
  * may let the first bytes after a rest through at once. But while shares are equal that is so on
  * all alike, and an interface is slow only if the median of its samples says so and all of them
- * together, each of the last two times. Now and then shares are equal again, to see whether it
- * still is.
+ * together, each of the last two times. A network that lets bursts through, but no more, makes an
+ * interface look fast that gets little: what has been found slow counts as such only as long as the
+ * fastest one, which then gets nearly all, is still much faster. Now and then shares are equal
+ * again, to see whether it still is.
  */
 #include <net/if.h>
 
@@ -20,11 +22,13 @@
 
 #define MUCH       4.0 /* an interface is slow if the fastest's median is so many times as high, */
 #define MORE       2.0 /* and all its samples together: late looks make that less */
+#define STILL      2.0 /* so many times as fast the fastest must be that gets nearly all */
 #define EARLY      1.5 /* so many times sooner a message has to arrive on a slow one */
 #define AGAIN      100 /* what is slow is measured again after so many times as long */
-#define AGAIN_NS   1000000000ull  /* but not before this, */
-#define AGAIN_MOST 60000000000ull /* nor after this */
-#define LOOK_NS    20000ull       /* how often to look while an interface is not known */
+#define AGAIN_NS   1000000000ull           /* but not before this, */
+#define AGAIN_MOST 60000000000ull          /* nor after this */
+#define LOOK_NS    20000ull                /* how often to look while an interface is not known */
+#define LATER      (16 * TCP_RAILS_SAMPLE) /* bytes after which one knows whether it is */
 #define TIE        1024.0 /* bytes that a sample counts until all are known: rails take turns */
 
 /* Whether so few bytes count as none: the end of a message is acknowledged late. */
@@ -116,12 +120,13 @@ void tcp_rails_count_arrived(tcp_conn *conn, uint64_t bytes, uint64_t now_ns) {
     return;
   }
   const uint64_t gap = look(nic, now_ns);
-  if (!is_short(compared_load(nic)) && nic->nspeeds < 2) {
-    nic->bytes += bytes;
-    nic->ns += gap;
+  if (!is_short(compared_load(nic))) {
+    const bool is_known = nic->nspeeds == 2;
+    *(is_known ? &nic->later_bytes : &nic->bytes) += bytes;
+    *(is_known ? &nic->later_ns : &nic->ns) += gap;
   }
   subtract_load(conn, bytes);
-  if (nic->ns > 0 && !is_short(nic->bytes) &&
+  if (nic->nspeeds < 2 && nic->ns > 0 && !is_short(nic->bytes) &&
       (nic->bytes >= TCP_RAILS_SAMPLE || is_short(compared_load(nic))))
     add_sample(nic);
 }
@@ -151,8 +156,9 @@ void tcp_rails_count_lost(tcp_conn *conn) {
 /* The speeds of the fastest interfaces of a connection's rails, each of the last two times. */
 typedef struct fastest {
   tcp_speed speeds[2];
-  int rails;     /* how many are open; one alone has nothing to be compared with */
-  bool is_known; /* the interfaces of all have been measured twice */
+  const tcp_nic *nic; /* the one whose speed was the highest the last time */
+  int rails;          /* how many are open; one alone has nothing to be compared with */
+  bool is_known;      /* the interfaces of all have been measured twice */
 } fastest;
 
 static fastest find_fastest(const tcp_rails *rails) {
@@ -164,6 +170,8 @@ static fastest find_fastest(const tcp_rails *rails) {
     const tcp_nic *nic = nic_of(conn);
     most.rails++;
     most.is_known &= nic->nspeeds == 2;
+    if (!most.nic || nic->speeds[0].all > most.nic->speeds[0].all)
+      most.nic = nic;
     for (int i = 0; i < 2; i++) {
       const tcp_speed *speed = &nic->speeds[i];
       tcp_speed *best = &most.speeds[i];
@@ -172,6 +180,19 @@ static fastest find_fastest(const tcp_rails *rails) {
     }
   }
   return most;
+}
+
+/* Whether the fastest interface has got so much that one knows how fast it is then. */
+static bool is_proven(const fastest *most) {
+  return most->nic->later_bytes >= LATER && most->nic->later_ns > 0;
+}
+
+/* Whether the fastest interface, now that it gets most, is no longer much faster than another one
+ * was while all got the same. */
+static bool is_refuted(const tcp_nic *nic, const fastest *most) {
+  const double before = nic->speeds[nic->speeds[1].all > nic->speeds[0].all].all;
+  return is_proven(most) &&
+         (double)most->nic->later_bytes < STILL * before * (double)most->nic->later_ns;
 }
 
 /* The share of an interface: 1, or less if it is slow. */
@@ -184,7 +205,7 @@ static double share_of(const tcp_nic *nic, const fastest *most) {
       return 1;
     share = less < share ? less : share;
   }
-  return share < 1 ? share / EARLY : 1;
+  return share < 1 && !is_refuted(nic, most) ? share / EARLY : 1;
 }
 
 /* Whether an interface is being measured, as some other connection's may be. */
@@ -227,6 +248,7 @@ static void measure_again(tcp_endpoint *ep, uint64_t now_ns) {
   for (int i = 0; i <= COLLI_MAX_ADDRS; i++) {
     restart(&ep->nics[i]);
     ep->nics[i].nspeeds = 0;
+    ep->nics[i].later_bytes = ep->nics[i].later_ns = 0;
   }
 }
 
@@ -268,7 +290,8 @@ tcp_conn *tcp_rails_choose(tcp_rails *rails, size_t bytes, uint64_t now_ns) {
     tcp_nic *nic = nic_of(conn);
     const double share = share_of(nic, &most);
     if (share < 1) {
-      tell(rails, nic, share);
+      if (is_proven(&most))
+        tell(rails, nic, share);
       slow = nic;
     }
     double time = (double)(nic->load + bytes) / share;

@@ -202,28 +202,51 @@ static bool is_alike(const candidate *a, const candidate *b) {
   return a->rail.mbit == b->rail.mbit && a->rail.link_layer == b->rail.link_layer;
 }
 
+/* Whether two ports are in one network: then whoever reaches one reaches the other. */
+static bool share_network(const verbs_rail *a, const verbs_rail *b) {
+  return a->link_layer == IBV_LINK_LAYER_INFINIBAND
+             ? memcmp(a->gid[0].raw.raw, b->gid[0].raw.raw, sizeof(uint64_t)) == 0
+             : colli_addr_affinity(&a->gid[0].addr, &b->gid[0].addr) == 2;
+}
+
+/* The fastest port, the first of equals. */
+static int find_best(const search *s) {
+  int best = 0;
+  for (int i = 0; i < s->count; i++)
+    best = s->found[i].rail.mbit > s->found[best].rail.mbit ? i : best;
+  return best;
+}
+
+/* Whether ports are chosen by what is near the rank's GPU: only if all that may be used are in one
+ * network. Else ranks of several GPUs would choose ports that do not reach each other. */
+static bool tells_by_gpu(const search *s, int best) {
+  bool tells = s->settings->gpu != NULL;
+  for (int i = 0; i < s->count; i++)
+    tells &= !is_alike(&s->found[i], &s->found[best]) ||
+             share_network(&s->found[i].rail, &s->found[best].rail);
+  return tells;
+}
+
 /* How far a port is from this rank's GPU and, if that does not tell ports apart, from this thread:
  * the smaller the nearer. */
-static int remoteness(const search *s, const verbs_rail *rail, int node) {
+static int remoteness(const search *s, bool by_gpu, const verbs_rail *rail, int node) {
   const bool near = node >= 0 && rail->place.numa_node == node;
-  return 2 * (s->settings->gpu ? colli_pci_order(&s->settings->gpu_place, &rail->place) : 0) - near;
+  return 2 * (by_gpu ? colli_pci_order(&s->settings->gpu_place, &rail->place) : 0) - near;
 }
 
 /*
  * Orders the ports that are as fast as the fastest one and of its kind, by their numbers: nearest
- * first. Returns how many they are. Of equally near ones, those behind the one that is nearest to
- * the GPU come before those ahead of it, so that ranks of several GPUs do not all take the same
- * one.
+ * first. Returns how many they are. Equally near ones follow in the order of the list, beginning at
+ * the one that is nearest to the GPU and wrapping around, so that ranks of several GPUs do not all
+ * take the same one.
  */
-static int order_candidates(const search *s, int order[MAX_FOUND]) {
+static int order_candidates(const search *s, int best, bool by_gpu, int order[MAX_FOUND]) {
   const int node = own_node();
-  int best = 0, kept = 0, far[MAX_FOUND];
-  for (int i = 0; i < s->count; i++) {
-    far[i] = remoteness(s, &s->found[i].rail, node);
-    best = s->found[i].rail.mbit > s->found[best].rail.mbit ? i : best;
-  }
-  int first = s->settings->gpu ? best : 0;
-  for (int i = s->count - 1; i >= 0 && s->settings->gpu; i--)
+  int kept = 0, far[MAX_FOUND];
+  for (int i = 0; i < s->count; i++)
+    far[i] = remoteness(s, by_gpu, &s->found[i].rail, node);
+  int first = by_gpu ? best : 0;
+  for (int i = s->count - 1; i >= 0 && by_gpu; i--)
     if (is_alike(&s->found[i], &s->found[best]) && far[i] <= far[first])
       first = i;
   for (int i = 0; i < s->count; i++) {
@@ -238,38 +261,22 @@ static int order_candidates(const search *s, int order[MAX_FOUND]) {
   return kept;
 }
 
-/* Whether two ports are in one network: then whoever reaches one reaches the other. */
-static bool share_network(const verbs_rail *a, const verbs_rail *b) {
-  return a->link_layer == IBV_LINK_LAYER_INFINIBAND
-             ? memcmp(a->gid[0].raw.raw, b->gid[0].raw.raw, sizeof(uint64_t)) == 0
-             : colli_addr_affinity(&a->gid[0].addr, &b->gid[0].addr) == 2;
-}
-
-/* Whether a port is left to the ranks of other GPUs, because this one's has a nearer one: `rail`,
- * at its switch. */
-static bool is_left_out(const search *s, const verbs_rail *rail, const verbs_rail *other) {
-  const colli_pci_place *gpu = &s->settings->gpu_place;
-  return s->settings->gpu && !verbs_settings_name_devices(s->settings) &&
-         colli_pci_distance_of(gpu, &rail->place) == COLLI_PCI_SWITCH &&
-         colli_pci_order(gpu, &other->place) > colli_pci_order(gpu, &rail->place) &&
-         share_network(rail, other);
-}
-
 /* Opens the chosen ports for good. */
 static int open_rails(search *s, verbs_rail *rails, int max) {
-  int order[MAX_FOUND], opened = 0, wanted = order_candidates(s, order);
+  const int best = find_best(s);
+  const bool by_gpu = tells_by_gpu(s, best);
+  int order[MAX_FOUND], opened = 0, wanted = order_candidates(s, best, by_gpu, order);
   for (int i = 0; i < wanted && opened < max; i++) {
     const candidate *one = &s->found[order[i]];
     verbs_rail *rail = &rails[opened];
-    if (opened > 0 && is_left_out(s, &rails[0], &one->rail))
-      continue;
     *rail = one->rail;
     rail->context = open_device(s, one->device, rail->name);
     if (!rail->context)
       continue;
-    if (s->settings->gpu)
-      (void)colli_pci_explain(colli_pci_distance_of(&s->settings->gpu_place, &rail->place),
-                              s->settings->gpu, rail->why);
+    const colli_pci_distance distance =
+        colli_pci_distance_of(&s->settings->gpu_place, &rail->place);
+    if (by_gpu && distance != COLLI_PCI_UNKNOWN)
+      (void)colli_pci_explain(distance, s->settings->gpu, rail->why);
     rail->async_fd = rail->context->async_fd;
     rail->listed = verbs_event_listed(rail);
     int flags = fcntl(rail->async_fd, F_GETFL);

@@ -34,9 +34,6 @@ void verbs_refuse(verbs_refusal *refusal, verbs_refusal_stage stage, coll_status
  */
 bool verbs_device_allowed(const verbs_settings *settings, const char *name, int port);
 
-/* Whether COLL_VERBS_DEVICE names devices to use, and not only some to leave out. */
-bool verbs_settings_name_devices(const verbs_settings *settings);
-
 /* Chooses the addresses of rail->port, of which there are `entries`; false with a reason. */
 bool verbs_gids_choose(const verbs_lib *lib, const verbs_settings *settings, verbs_rail *rail,
                        struct ibv_context *context, int entries, verbs_refusal *refusal);

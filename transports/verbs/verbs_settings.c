@@ -84,12 +84,3 @@ bool verbs_device_allowed(const verbs_settings *settings, const char *name, int 
     return false;
   return port == 0 || settings->port == 0 || settings->port == port;
 }
-
-bool verbs_settings_name_devices(const verbs_settings *settings) {
-  for (const char *at = settings->devices; *at; at += *at == ',') {
-    if (*at != '^' && *at != ',')
-      return true;
-    at += strcspn(at, ",");
-  }
-  return false;
-}

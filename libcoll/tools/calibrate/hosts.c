@@ -34,6 +34,7 @@ static int failed(const coll_comm *comm, coll_status status, const coll_error *w
 
 /* Lists the first ranks of all hosts. False: out of memory. */
 static bool list_hosts(const coll_comm *comm, int nranks, hosts_found *found) {
+  found->delegates.own = -1;
   found->delegates.rank = calloc((size_t)nranks, sizeof(*found->delegates.rank));
   if (!found->delegates.rank)
     return false;

@@ -255,6 +255,9 @@ static void check_gpus(const question *q) {
     described_refuse("--gpu takes one size, or a range with --table, and no --rank");
   if (q->net.cluster && q->gpus)
     described_refuse("--input is not for --gpu");
+  if (q->net.network.nlevels && q->gpus > 0 && q->net.nranks % q->net.network.level[0].ranks != 0)
+    described_refuse(
+        "--gpu with --levels needs full hosts: -n a multiple of the first level's ranks");
   if (q->net.network.nlevels && q->rdma)
     described_refuse("--rdma has no --levels: --assume network= says what messages of GPUs cost");
   if (q->threads && q->net.hosts > 1)

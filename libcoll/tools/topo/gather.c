@@ -177,19 +177,24 @@ static coll_status climb(coll_comm *comm, const branch *b, int nmachines) {
   return status;
 }
 
-/* Gathers the machines on rank 0. `made`: what went wrong on this rank before. All ranks learn
- * whether one of them lacks memory, before any waits for it. */
+/* All ranks learn whether one of them lacks memory, before any waits for it. */
+static coll_status agree(coll_comm *comm, int rank, bool has_memory, coll_error *error) {
+  int32_t lacks = has_memory ? 0 : rank + 1;
+  const coll_status status = coll_allreduce(&lacks, &lacks, 1, COLL_INT32, COLL_MAX, comm);
+  if (status != COLL_OK || lacks == 0)
+    return status;
+  return colli_error_set(error, COLL_ERR_NO_MEMORY, "topology",
+                         "rank %d (host %s) is out of memory for the machines of the cluster",
+                         lacks - 1, colli_comm_info(comm, lacks - 1).host);
+}
+
+/* Gathers the machines on rank 0. `made`: what went wrong on this rank before. */
 static coll_status collect(coll_comm *comm, int rank, coll_status made, const char *mine,
                            const brief *briefs, cluster *out, coll_error *error) {
   branch b = {.self = -1};
   if (made == COLL_OK && !plan_branch(briefs, rank, mine, out, &b))
     made = COLL_ERR_NO_MEMORY;
-  int32_t lacks = made == COLL_OK ? 0 : rank + 1;
-  coll_status status = coll_allreduce(&lacks, &lacks, 1, COLL_INT32, COLL_MAX, comm);
-  if (status == COLL_OK && lacks > 0)
-    status = colli_error_set(error, COLL_ERR_NO_MEMORY, "topology",
-                             "rank %d (host %s) is out of memory for the machines of the cluster",
-                             lacks - 1, colli_comm_info(comm, lacks - 1).host);
+  coll_status status = agree(comm, rank, made == COLL_OK, error);
   if (status == COLL_OK && b.self >= 0)
     status = climb(comm, &b, out->nmachines);
   for (int i = 0; rank == 0 && i < out->nmachines && status == COLL_OK; i++)
@@ -295,11 +300,10 @@ coll_status topo_cluster_gather(coll_comm *comm, const topo_ranks *from, cluster
   brief mine = {0}, *briefs = calloc(n, sizeof(*briefs));
   int *scratch = calloc(2 * n, sizeof(*scratch));
   char *xml = colli_comm_host(comm, rank) == rank ? look(&mine, error) : NULL;
-  if (!briefs || !scratch)
-    mine.status = COLL_ERR_NO_MEMORY;
   *out = (cluster){0};
-  coll_status status =
-      briefs ? coll_allgather(&mine, briefs, sizeof(mine), COLL_UINT8, comm) : COLL_ERR_NO_MEMORY;
+  coll_status status = agree(comm, rank, briefs && scratch, error);
+  if (status == COLL_OK)
+    status = coll_allgather(&mine, briefs, sizeof(mine), COLL_UINT8, comm);
   if (status == COLL_OK)
     status = check_briefs(comm, briefs, from->nranks, rank, error);
   if (status == COLL_OK) {

@@ -411,5 +411,7 @@ void boot_dial_describe(const boot_dial *dial, char *text, size_t bytes) {
         (size_t)snprintf(text + used, bytes - used, ", and %d more", dial->count - DESCRIBED_MAX);
   if (dial->full && !dial->wrong_secret && !dial->altered && used < bytes)
     snprintf(text + used, bytes - used,
-             "; its host may have more, but offers no others: name interfaces in COLL_TCP_IFNAME");
+             "; its host may have addresses that it could not offer (six at most): choose "
+             "interfaces with "
+             "COLL_TCP_IFNAME");
 }
