@@ -129,8 +129,7 @@ Test(net, what_is_offered_does_not_depend_on_what_is_near) {
     for (uint8_t i = 0; i < 5; i++)
       all[i] = interface(i + 1, (i > 0) == socket, 1000);
     all[5] = interface(9, false, -1);
-    all[5].loopback = true;
-    all[5].addr.ip[0] = 127;
+    all[5].loopback = true, all[5].addr.ip[0] = 127;
     cr_assert_eq(colli_interfaces_order(all, 6, 4), 4);
     for (int i = 0; i < 4; i++)
       cr_expect_eq(all[i].addr.ip[1], want[socket][i], "%d: %d", i, all[i].addr.ip[1]);
