@@ -270,7 +270,7 @@ int colli_addrs_choose(const colli_addr *all, int count, int max, size_t room, b
   memset(chosen, 0, (size_t)count * sizeof(*chosen));
   for (int round = 0; round < ROUNDS; round++)
     for (int i = 0; i < count && used < max; i++) {
-      const size_t bytes = all[i].family == 6 ? 16 : 4;
+      const size_t bytes = colli_addr_bytes(&all[i]);
       if (chosen[i] || bytes > room || !has_turn(all, chosen, count, i, round))
         continue;
       chosen[i] = true;

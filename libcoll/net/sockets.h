@@ -80,6 +80,9 @@ bool colli_addr_sound(const colli_addr *addr);
 bool colli_addr_link_local(const colli_addr *addr);
 bool colli_addr_loopback(const colli_addr *addr);
 
+/* How many bytes an address takes without its port: 4 or 16. */
+size_t colli_addr_bytes(const colli_addr *addr);
+
 /* Whether two addresses are the same, whatever their ports. */
 bool colli_addr_same_ip(const colli_addr *a, const colli_addr *b);
 

@@ -55,11 +55,6 @@ coll_status colli_id_fresh(colli_id *id, coll_error *error) {
 
 /* ---- addresses ------------------------------------------------------------------------------- */
 
-/* How many bytes an address takes in an id. */
-static size_t address_bytes(const colli_addr *addr) {
-  return addr->family == 6 ? 16 : 4;
-}
-
 int colli_id_choose(const colli_addr *all, int count, colli_addr addrs[COLLI_MAX_ADDRS]) {
   bool chosen[MAX_FOUND];
   int used = 0;
@@ -75,7 +70,7 @@ bool colli_id_full(const colli_addr addrs[COLLI_MAX_ADDRS]) {
   size_t bytes = 0;
   int count = 0;
   for (; count < COLLI_MAX_ADDRS && addrs[count].family; count++)
-    bytes += address_bytes(&addrs[count]);
+    bytes += colli_addr_bytes(&addrs[count]);
   return count >= COLLI_MAX_ADDRS || bytes + 16 > ADDRESS_BYTES;
 }
 
@@ -129,9 +124,9 @@ void colli_id_pack(const colli_id *id, coll_id *out) {
   size_t used = 0;
   for (int i = 0; i < COLLI_MAX_ADDRS && id->addrs[i].family; i++) {
     const colli_addr *addr = &id->addrs[i];
-    COLLI_ASSERT(used + address_bytes(addr) <= ADDRESS_BYTES && addr->port == packed.port);
-    memcpy(packed.addresses + used, addr->ip, address_bytes(addr));
-    used += address_bytes(addr);
+    COLLI_ASSERT(used + colli_addr_bytes(addr) <= ADDRESS_BYTES && addr->port == packed.port);
+    memcpy(packed.addresses + used, addr->ip, colli_addr_bytes(addr));
+    used += colli_addr_bytes(addr);
     packed.six |= (uint8_t)((addr->family == 6) << i);
     packed.naddrs++;
   }
@@ -151,7 +146,7 @@ static bool unpack_addresses(const packed_id *packed, colli_addr addrs[COLLI_MAX
   for (int i = 0; i < packed->naddrs; i++) {
     addrs[i].family = packed->six >> i & 1 ? 6 : 4;
     addrs[i].port = packed->port;
-    const size_t bytes = address_bytes(&addrs[i]);
+    const size_t bytes = colli_addr_bytes(&addrs[i]);
     if (used + bytes > ADDRESS_BYTES || memcmp(packed->addresses + used, zeros, bytes) == 0)
       return false;
     memcpy(addrs[i].ip, packed->addresses + used, bytes);

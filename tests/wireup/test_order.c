@@ -103,23 +103,23 @@ Test(order, bridges_come_after_cards_and_links_of_pods) {
   expect_offered(pod, 3, 16, "10.10.0.1 10.9.0.1 127.0.0.1");
 }
 
-Test(order, bridges_do_not_take_the_room_of_cards) {
-  colli_interface all[11];
+/* A host with nine bridges, a card with an address, and loopback. */
+static void fill_host(colli_interface all[11], const char *card) {
   char ip[16];
   for (int i = 0; i < 9; i++) {
     snprintf(ip, sizeof(ip), "172.2%d.0.1", i);
     all[i] = address(ip, 10 + (uint32_t)i, COLLI_INTERFACE_BRIDGE, 10000);
   }
-  all[9] = address("192.168.0.1", 2, COLLI_INTERFACE_CARD, 1000);
+  all[9] = address(card, 2, COLLI_INTERFACE_CARD, 1000);
   all[10] = address("127.0.0.1", 1, COLLI_INTERFACE_OTHER, -1);
+}
+
+Test(order, bridges_do_not_take_the_room_of_cards) {
+  colli_interface all[11];
+  fill_host(all, "192.168.0.1");
   expect_offered(all, 11, 6, "192.168.0.1 172.20.0.1 172.21.0.1 172.22.0.1 172.23.0.1 127.0.0.1");
   /* Nor does one that has an address of its link only lose it. */
-  all[9] = address("fe80::1", 2, COLLI_INTERFACE_CARD, 1000);
-  for (int i = 0; i < 9; i++) {
-    snprintf(ip, sizeof(ip), "172.2%d.0.1", i);
-    all[i] = address(ip, 10 + (uint32_t)i, COLLI_INTERFACE_BRIDGE, 10000);
-  }
-  all[10] = address("127.0.0.1", 1, COLLI_INTERFACE_OTHER, -1);
+  fill_host(all, "fe80::1");
   expect_offered(all, 11, 6, "172.20.0.1 172.21.0.1 172.22.0.1 172.23.0.1 [fe80::1] 127.0.0.1");
 }
 

@@ -157,8 +157,12 @@ gpu_parts explain_gpu_divide(const question *q, const answer *a);
  * so many *pieces. */
 double explain_gpu_part_price(const gpu_part *part, colli_choice *choice, size_t *pieces);
 
-/* What the gate of a divided call takes in us: a stop of all streams. */
-double explain_gpu_gate(const question *q);
+/* Operations of a stream at which all streams stop for the host: "reached", a wait and its reset;
+ * "left". */
+#define EXPLAIN_GATE_OPERATIONS 4
+
+/* The time of a call in us, from that of each part: of a divided one with the stop before it. */
+double explain_gpu_total(const question *q, const gpu_parts *all, const double us[EXPLAIN_PARTS]);
 
 /* Explains a call in streams, perhaps one that is divided among groups of ranks. */
 void explain_gpu(const question *q, answer *a);

@@ -11,7 +11,7 @@ static double most_operations(const question *q, const gpu_call *call) {
   return most;
 }
 
-/* Microseconds that so many bytes take. */
+/* The time for so many bytes, in microseconds. */
 static double us_of(double bytes, double gb) {
   return bytes / gb / 1e3;
 }

@@ -8,17 +8,15 @@
 static void print_row(const question *q) {
   static answer a;
   char size[32], text[32], how[64] = "no host";
-  double us[EXPLAIN_PARTS], sum;
+  double us[EXPLAIN_PARTS];
   a = (answer){0};
   explain_set_up(q, &a);
   const gpu_parts all = explain_gpu_divide(q, &a);
   described_free(&a);
-  sum = all.group_size > 0 ? explain_gpu_gate(q) : 0;
   for (int i = 0; i < all.count; i++) {
     colli_choice choice;
     size_t pieces;
-    us[i] = (double)all.part[i].times * explain_gpu_part_price(&all.part[i], &choice, &pieces);
-    sum += us[i];
+    us[i] = explain_gpu_part_price(&all.part[i], &choice, &pieces);
     if (all.part[i].messages)
       snprintf(how, sizeof(how), "messages");
     else if (choice.algo && pieces > 1)
@@ -27,10 +25,10 @@ static void print_row(const question *q) {
       snprintf(how, sizeof(how), "%s", choice.algo->name);
   }
   explain_size_text(size, q->bytes);
-  explain_time(text, sum * 1e3);
+  explain_time(text, explain_gpu_total(q, &all, us) * 1e3);
   printf("%12s  %-28s %12s", size, how, text);
   for (int i = 0; i < all.count && all.group_size > 0; i++) {
-    explain_time(text, us[i] * 1e3);
+    explain_time(text, (double)all.part[i].times * us[i] * 1e3);
     printf("  %s: %s", all.part[i].where, text);
   }
   putchar('\n');

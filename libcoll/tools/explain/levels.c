@@ -11,8 +11,6 @@
 #include "libcoll/comm/direct.h"
 #include "libcoll/comm/levels.h"
 
-#define GATE_OPERATIONS 4 /* of a stream: "reached", a wait and its reset; "left" */
-
 /* The groups of a question; size is 0 if there are none. */
 typedef struct groups {
   int number, size;
@@ -168,8 +166,13 @@ gpu_parts explain_gpu_divide(const question *q, const answer *a) {
   return all;
 }
 
-double explain_gpu_gate(const question *q) {
-  return GATE_OPERATIONS * q->costs.launch_us + q->costs.host_us;
+double explain_gpu_total(const question *q, const gpu_parts *all, const double us[EXPLAIN_PARTS]) {
+  double sum = 0;
+  if (all->group_size > 0)
+    sum = EXPLAIN_GATE_OPERATIONS * q->costs.launch_us + q->costs.host_us;
+  for (int i = 0; i < all->count; i++)
+    sum += (double)all->part[i].times * us[i];
+  return sum;
 }
 
 double explain_gpu_part_price(const gpu_part *part, colli_choice *choice, size_t *pieces) {
@@ -215,23 +218,21 @@ static double print_part(const gpu_parts *all, int number) {
 /* Prints the time of all parts. */
 static void print_total(const question *q, const gpu_parts *all, const double us[EXPLAIN_PARTS]) {
   char text[32];
-  double sum = explain_gpu_gate(q);
   printf("\nThe parts follow each other in the stream, each when the one before has ended, after "
          "one more answer of the\nhost, for which all ranks have come. So their times add up:\n"
          "time = %d * launch + host",
-         GATE_OPERATIONS);
+         EXPLAIN_GATE_OPERATIONS);
   for (int i = 0; i < all->count; i++)
     printf(" + %s%d.", all->part[i].times > 1 ? "times * " : "", i + 1);
-  printf("\n  = %d * %g us + %g us", GATE_OPERATIONS, q->costs.launch_us, q->costs.host_us);
+  printf("\n  = %d * %g us + %g us", EXPLAIN_GATE_OPERATIONS, q->costs.launch_us, q->costs.host_us);
   for (int i = 0; i < all->count; i++) {
     explain_time(text, us[i] * 1e3);
-    sum += (double)all->part[i].times * us[i];
     if (all->part[i].times > 1)
       printf(" + %zu * %s", all->part[i].times, text);
     else
       printf(" + %s", text);
   }
-  explain_time(text, sum * 1e3);
+  explain_time(text, explain_gpu_total(q, all, us) * 1e3);
   printf("\n  = %s in all under these assumptions\n", text);
 }
 

@@ -8,8 +8,6 @@
 #include "explain.h"
 #include "libcoll/comm/levels.h"
 
-#define BATCH_OPERATIONS 4 /* of a stream for messages: "reached", a wait and its reset; "left" */
-
 /* A part in numbers; elements. */
 typedef struct messages {
   bool chain, pieces; /* a broadcast; what has a piece for each group at first */
@@ -63,7 +61,7 @@ static messages_cost cost_of(const question *part, const messages *m) {
   const double elem = (double)part->type_bytes, n = part->net.nranks, steps = (double)m->steps;
   const double folds = colli_reduces(part->coll) ? (double)m->times : 0;
   return (messages_cost){
-      .operations = steps * BATCH_OPERATIONS + folds,
+      .operations = steps * EXPLAIN_GATE_OPERATIONS + folds,
       .steps = steps,
       /* The last rank of a chain gets its first piece when the others have passed it on. */
       .sent = m->bytes + (m->chain ? (n - 2) * (double)m->each * elem : 0),
