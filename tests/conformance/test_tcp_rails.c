@@ -84,11 +84,25 @@ static const conf_transport broken = {.ops = &tcp_transport,
                                       .advance = cut_second,
                                       .listener = conf_tcp_listener};
 
+/* The same with messages that are cut into pieces. */
+static const conf_transport broken_pieces = {.ops = &tcp_transport,
+                                             .slot_bytes = 1 << 17,
+                                             .setup = set_up,
+                                             .prepare = prepare,
+                                             .advance = cut_second,
+                                             .listener = conf_tcp_listener};
+
 /* Messages are neither lost nor delivered twice, and keep their order, while a rail breaks and
  * comes back again and again. */
 Test(tcp_rails_broken, random_traffic, .timeout = 300) {
   for (int i = 0; i < 5; i++)
     conf_random_traffic(&broken);
+}
+
+Test(tcp_rails_broken, traffic_in_pieces, .timeout = 300) {
+  for (int i = 0; i < 5; i++)
+    conf_random_traffic(&broken_pieces);
+  conf_memory_traffic(&broken_pieces);
 }
 
 Test(tcp_rails_broken, memory_traffic, .timeout = 300) {

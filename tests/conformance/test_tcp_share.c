@@ -13,10 +13,10 @@ typedef struct network {
   coll_transport_env env;
   tcp_endpoint ep;
   tcp_rails rails;
-  tcp_conn conn[3];
-  double speed[3]; /* bytes per ns */
-  double sent[3];  /* bytes that have left since the rail was last idle */
-  uint64_t given[3];
+  tcp_conn conn[4];
+  double speed[4]; /* bytes per ns */
+  double sent[4];  /* bytes that have left since the rail was last idle */
+  uint64_t given[4];
   uint64_t now_ns, hidden_ns;
   int count;
 } network;
@@ -87,12 +87,41 @@ Test(tcp_share, equal_rails_get_equal_shares) {
   }
 }
 
-Test(tcp_share, one_of_a_third_of_the_speed_counts_as_equal) {
-  network net;
-  init(&net, 2);
-  net.speed[1] = 0.34;
-  send_messages(&net, 3000, DEEP);
-  cr_assert(net.given[1] > 700, "%llu of 3000", (unsigned long long)net.given[1]);
+Test(tcp_share, unlike_rails_get_shares_by_speed) {
+  static const double speeds[] = {0.8, 0.5, 0.34, 0.2};
+  for (int i = 0; i < 4; i++)
+    for (int rail = 0; rail < 2; rail++) {
+      network net;
+      init(&net, 2);
+      net.speed[rail] = speeds[i];
+      net.speed[!rail] = 1;
+      for (int j = 0; j < 2; j++) /* the second time that is known */
+        send_messages(&net, 1500, 32);
+      const double part = 1500 * speeds[i] / (1 + speeds[i]);
+      cr_assert((double)net.given[rail] > 0.75 * part && (double)net.given[rail] < 1.25 * part,
+                "rail %d of speed %g got %llu of 1500 messages", rail, speeds[i],
+                (unsigned long long)net.given[rail]);
+    }
+}
+
+/* Slow networks, of which the others are FAST in tcp_rails_share.c. */
+Test(tcp_share, messages_are_cut_for_single_ones_and_unlike_shares) {
+  static const struct {
+    int rails;
+    double speed, other;
+    unsigned piece;
+  } cases[] = {{1, 1, 1, 4},     {2, 1, 1, 2},     {2, 1, 0.5, 1},  {3, 1, 1, 1},
+               {2, 2.5, 2.5, 4}, {2, 2.5, 1.5, 4}, {4, 0.1, 0.1, 1}};
+  for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+    network net;
+    init(&net, cases[i].rails);
+    for (int j = 0; j < cases[i].rails; j++)
+      net.speed[j] = j ? cases[i].other : cases[i].speed;
+    cr_assert_eq(tcp_rails_piece(&net.rails), cases[i].rails > 1 ? 1 : 4, "case %zu at first", i);
+    send_messages(&net, 1000, DEEP);
+    cr_assert_eq(tcp_rails_piece(&net.rails), cases[i].piece, "case %zu: %u", i,
+                 tcp_rails_piece(&net.rails));
+  }
 }
 
 Test(tcp_share, a_slow_rail_is_left_out_where_it_would_be_late) {
@@ -198,9 +227,9 @@ Test(tcp_share, rails_that_share_an_interface_say_nothing_of_others) {
   }
   for (int i = 1; i <= 2; i++) {
     const tcp_nic *nic = &net.ep.nics[i];
-    cr_assert_eq(nic->nspeeds, 2, "interface %d was not measured", i);
-    cr_assert(nic->speeds[0].all > 0.9 && nic->speeds[0].all < 1.1, "interface %d: %g", i,
-              nic->speeds[0].all);
+    const double speed = (double)nic->bytes / (double)nic->ns;
+    cr_assert_eq(nic->nsamples, 32, "interface %d was not measured", i);
+    cr_assert(speed > 0.9 && speed < 1.1, "interface %d: %g", i, speed);
   }
   send_messages(&net, 1000, DEEP);
   cr_assert(net.given[0] > 400, "%llu of 1000", (unsigned long long)net.given[0]);

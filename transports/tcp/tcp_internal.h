@@ -90,13 +90,6 @@ typedef enum tcp_conn_state {
 typedef struct tcp_endpoint tcp_endpoint;
 typedef struct tcp_rails tcp_rails;
 
-#define TCP_NIC_SAMPLES 16
-
-/* What two ways to look at samples say of a speed, in bytes per ns. */
-typedef struct tcp_speed {
-  double median, all;
-} tcp_speed;
-
 /* An interface of this host, as far as rails use it, and how fast what this rank sends arrives
  * (tcp_rails_share.c). */
 typedef struct tcp_nic {
@@ -106,12 +99,9 @@ typedef struct tcp_nic {
   uint64_t looked_ns;  /* when that was seen, of others */
   bool told;           /* it was logged that it is slow */
   int nsamples;
-  double samples[TCP_NIC_SAMPLES]; /* bytes per ns */
-  uint64_t bytes, ns;              /* of the next sample */
-  uint64_t all_bytes, all_ns;      /* of those there are */
-  int nspeeds;                     /* how often it was measured, 2 at most */
-  tcp_speed speeds[2];             /* the last two times, the last first */
-  uint64_t later_bytes, later_ns;  /* what arrived since all are known, and in what time */
+  uint64_t sample_bytes;          /* of the next sample */
+  uint64_t bytes, ns;             /* of all: what arrived, and in what time */
+  uint64_t later_bytes, later_ns; /* the same since there are enough samples */
 } tcp_nic;
 
 /* What a socket has that is one of several of a connection (tcp_rails.h). */

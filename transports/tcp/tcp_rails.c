@@ -292,6 +292,8 @@ static void free_rails(tcp_rails *rails) {
   }
   free(rails->kept);
   free(rails->free);
+  free(rails->uses);
+  free(rails->slot);
   free(rails->pool);
   free(rails);
 }

@@ -2,19 +2,21 @@
  * tcp_rails.h: a connection between hosts that have several network interfaces. It has several
  * sockets, one for each pair of interfaces that works (a rail):
  *
- *   messages 0 1 2 3 4 5 ...  -->  rail A: 0 1 3 5     -->  by number: 0 1 2 3 4 5 ...
- *                             \->  rail B:   2 4  (3)  -/   (3) came twice and is dropped
+ *   pieces 0 1 2 3 4 5 ...  -->  rail A: 0 1 3 5     -->  by number: 0 1 2 3 4 5 ...
+ *                           \->  rail B:   2 4  (3)  -/   (3) came twice and is dropped
  *
- * Each message carries its number and goes over one rail: short ones over the first, long ones over
- * that on whose interface this rank has the least under way, or less often if it is much slower
- * than others (tcp_rails_share.c). The receiver takes the next number from whichever rail has it.
+ * Long messages may be cut into pieces of some quarters of a slot. Each piece carries its number,
+ * and how many quarters of its message come behind it; the first one has also what is more than
+ * whole quarters. It goes over one rail: short ones over the first, long ones over that on which
+ * they arrive first, as far as one can tell (tcp_rails_share.c). The receiver takes the next number
+ * from whichever rail has it.
  *
  * No two rails have an interface in common, but for the only one of a host, which all share. Then
  * all messages go over the rail whose pair of interfaces is best, as several would not be faster;
  * the others are in reserve, should it break. Interfaces that are farther away than others make no
  * rail then; the first socket, which may have one, is retired when it is no longer needed.
  *
- * What is sent again may come behind later messages of the same rail. If the wanted one has been
+ * What is sent again may come behind later pieces of the same rail. If the wanted one has been
  * missing for a while, these are read to memory.
  *
  * A copy of each message is kept until the peer's kernel has acknowledged it: what the kernel has
@@ -36,10 +38,11 @@
 
 #define TCP_RAILS_SOCKETS   8         /* also retired ones, until the peer has closed them */
 #define TCP_RAILS_KEPT      4u        /* messages that are kept, for each slot of the connection */
-#define TCP_RAILS_LONG      16384     /* such messages go over all rails that are not in reserve */
+#define TCP_RAILS_QUARTERS  4u        /* of a message, at most: two bits of a head */
+#define TCP_RAILS_LONG      16384     /* such pieces go over all rails that are not in reserve */
 #define TCP_RAILS_SAMPLE    131072    /* bytes by which a speed is measured */
 #define TCP_RAILS_REAP      4         /* after so many messages, look what was acknowledged */
-#define TCP_RAILS_AHEAD     (1 << 24) /* no message is so far before or behind the wanted one */
+#define TCP_RAILS_AHEAD     (1 << 24) /* no piece is so far before or behind the wanted one */
 #define TCP_RAILS_UNHEARD   2 /* questions or repetitions without an answer: a rail is retired */
 #define TCP_RAILS_BEHIND_NS 20000000ull   /* then later messages are read first */
 #define TCP_RAILS_REAP_NS   1000000ull    /* at least so often, look what was acknowledged */
@@ -50,19 +53,20 @@
 #define TCP_RAILS_PAUSE_NS  100000000ull  /* between attempts; doubled with each failure, up to: */
 #define TCP_RAILS_PAUSES_NS 10000000000ull
 
-/* A message that the peer's kernel may not have yet. */
+/* A piece of a message that the peer's kernel may not have yet. */
 typedef struct tcp_kept {
   coll_tag tag;
-  uint32_t bytes;
-  int buffer;   /* its place in the pool; -1: it was acknowledged */
-  tcp_conn *by; /* the socket that sends it; NULL: it waits for one */
-  uint64_t end; /* it ends behind so many bytes of that socket */
+  uint32_t offset, bytes; /* in its message */
+  unsigned behind;        /* so many quarters of the message come behind it */
+  int buffer;             /* its message's place in the pool; -1: it was acknowledged */
+  tcp_conn *by;           /* the socket that sends it; NULL: it waits for one */
+  uint64_t end;           /* it ends behind so many bytes of that socket */
 } tcp_kept;
 
-/* A message that had to be read before the wanted one. */
+/* A piece that had to be read before the wanted one. */
 typedef struct tcp_early {
   LIST_ENTRY(tcp_early) link;
-  uint32_t number;
+  uint32_t head; /* tcp_rails_head() */
   coll_tag tag;
   size_t bytes;
   _Alignas(64) char payload[];
@@ -93,21 +97,27 @@ struct tcp_rails {
   const char *syscall;
   char detail[TCP_DETAIL_BYTES];
 
-  /* Sending. Messages are numbered from 0; [first, next) are kept, at their number modulo nkept. */
+  /* Sending. Pieces are numbered from 0; [first, next) are kept, at their number modulo nkept. */
   tcp_kept *kept;
   unsigned nkept, nwaiting, nfree;
   uint64_t first, next, written, reaped_ns;
+  uint64_t sent; /* messages of which all pieces are written */
   char *pool;
-  int *free;    /* buffers of the pool, the last used one last */
-  int acquired; /* the buffer of slot_acquire(); -1: none */
+  uint8_t *uses; /* of each buffer of the pool: pieces that are not acknowledged */
+  int *free;     /* buffers, the last used one last */
+  int acquired;  /* the buffer of slot_acquire(); -1: none */
 
   /* Receiving. */
-  uint64_t want;     /* the number of the next message */
+  uint64_t want;     /* the number of the next piece */
   tcp_conn *current; /* the socket that has it; NULL: not known */
   LIST_HEAD(, tcp_early) early;
   unsigned nearly;
-  tcp_early *shown;   /* the wanted one, if it was read early; it is in no list any more */
-  uint64_t behind_ns; /* since when only later messages have been here; 0: not so */
+  tcp_early *shown;    /* the wanted one, if it was read early; it is in no list any more */
+  uint64_t behind_ns;  /* since when only later pieces have been here; 0: not so */
+  coll_tag tag;        /* of the message of which pieces have been received */
+  size_t bytes, done;  /* how long it is; so many of its bytes are in pieces that are here */
+  bool in_slot, whole; /* slot_peek() puts it together in `slot`; has done so */
+  char *slot;
 };
 
 /* Whether all rails of a connection share an only interface, so that one of them is used and the
@@ -123,12 +133,26 @@ static inline uint64_t tcp_rail_load(const tcp_rail *rail) {
   return rail->given - rail->arrived;
 }
 
-/* The kept message with a number. */
+/* Bytes of what messages are cut into. */
+static inline size_t tcp_rails_quarter(const tcp_rails *rails) {
+  const size_t quarter = (rails->ep->env->slot_bytes / TCP_RAILS_QUARTERS + 63) & ~(size_t)63;
+  return quarter < TCP_RAILS_LONG ? TCP_RAILS_LONG : quarter;
+}
+
+/* What the head of a piece says: its number, and how many quarters come behind it. */
+static inline uint32_t tcp_rails_head(uint64_t number, unsigned behind) {
+  return (uint32_t)(number * TCP_RAILS_QUARTERS) + behind;
+}
+
+/* The kept piece with a number. */
 static inline tcp_kept *tcp_kept_at(const tcp_rails *rails, uint64_t number) {
   return &rails->kept[number % rails->nkept];
 }
 
-/* Looks which messages have been acknowledged. */
+/* Counts what the kernel has got. */
+void tcp_rails_count_written(tcp_rails *rails);
+
+/* Looks which pieces have been acknowledged. */
 void tcp_rails_reap(tcp_rails *rails);
 
 /* Takes a socket away from the connection and closes it, at once or when all has arrived. */
@@ -196,8 +220,11 @@ void tcp_rails_disconnect(coll_conn *base);
 
 /* ---- tcp_rails_share.c ---- */
 
-/* The socket for a message; NULL: none is open. */
+/* The socket for a piece; NULL: none is open. */
 tcp_conn *tcp_rails_choose(tcp_rails *rails, size_t bytes, uint64_t now_ns);
+
+/* How many quarters of a slot the pieces of a message have. */
+unsigned tcp_rails_piece(const tcp_rails *rails);
 
 /* Looks what has arrived while it is not yet known how fast the interfaces are. */
 void tcp_rails_measure(tcp_rails *rails, uint64_t now_ns);
@@ -219,7 +246,7 @@ void tcp_rails_count_lost(tcp_conn *conn);
 /* Sends what waits, as far as the kernel takes it. */
 void tcp_rails_flush(tcp_rails *rails);
 
-/* Gives messages that wait to sockets: 1 if one was given. */
+/* Gives pieces that wait to sockets: 1 if one was given. */
 int tcp_rails_give(tcp_rails *rails);
 
 int tcp_rails_send(coll_conn *base, const coll_tag *tag, const void *buf, size_t bytes);
@@ -229,8 +256,8 @@ int tcp_rails_slot_commit(coll_conn *base, const coll_tag *tag, size_t bytes);
 
 /* ---- tcp_rails_recv.c ---- */
 
-/* Reads the head of the next message of each rail; COLL_T_DONE: `current` has the wanted one. If
- * somebody `receives`, later messages are read to memory once that one has been missing for long.
+/* Reads the head of the next piece of each rail; COLL_T_DONE: `current` has the wanted one. If
+ * somebody `receives`, later ones are read to memory once that one has been missing for long.
  */
 int tcp_rails_find(tcp_rails *rails, bool receives);
 

@@ -14,7 +14,7 @@ static char *buffer_at(const tcp_rails *rails, int buffer) {
   return rails->pool + pitch * (size_t)buffer;
 }
 
-/* Gives a message to a socket: false if none takes it now. */
+/* Gives a piece to a socket: false if none takes it now. */
 static bool give(tcp_rails *rails, uint64_t number) {
   tcp_kept *kept = tcp_kept_at(rails, number);
   const coll_transport_env *env = rails->ep->env;
@@ -24,9 +24,9 @@ static bool give(tcp_rails *rails, uint64_t number) {
     tcp_conn *conn = tcp_rails_choose(rails, kept->bytes, now_ns);
     if (!conn)
       return false;
-    conn->stream.out_magic = COLLI_FRAME_MAGIC + (uint32_t)number;
-    const int status =
-        colli_stream_send(&conn->stream, &kept->tag, buffer_at(rails, kept->buffer), kept->bytes);
+    conn->stream.out_magic = COLLI_FRAME_MAGIC + tcp_rails_head(number, kept->behind);
+    const int status = colli_stream_send(
+        &conn->stream, &kept->tag, buffer_at(rails, kept->buffer) + kept->offset, kept->bytes);
     if (status == COLL_T_AGAIN)
       return false;
     if (status > 0) {
@@ -57,38 +57,32 @@ int tcp_rails_give(tcp_rails *rails) {
   return moved;
 }
 
-/* Whether the kernel has got a message. */
-static bool is_written(const tcp_rails *rails, uint64_t number) {
-  const tcp_kept *kept = tcp_kept_at(rails, number);
-  return kept->buffer < 0 ||
-         (kept->by && tcp_rail_is_open(kept->by) &&
-          kept->end + colli_stream_unwritten(&kept->by->stream) <= kept->by->rail.given);
-}
-
-/* Counts the messages that the kernel has got. */
-static void count_written(tcp_rails *rails) {
-  while (rails->written < rails->next && is_written(rails, rails->written))
-    rails->written++;
-}
-
 /* Makes memory for what is kept; false: out of memory. Its pages are used one after the other. */
 static bool make_pool(tcp_rails *rails) {
   const coll_transport_env *env = rails->ep->env;
   const size_t pitch = (env->slot_bytes + BUFFER_ALIGN - 1) & ~(BUFFER_ALIGN - 1);
   const unsigned count = TCP_RAILS_KEPT * env->slot_count;
-  rails->kept = calloc(count, sizeof(*rails->kept));
+  rails->kept = calloc(count * TCP_RAILS_QUARTERS, sizeof(*rails->kept));
   rails->free = calloc(count, sizeof(*rails->free));
-  if (!rails->kept || !rails->free || !(rails->pool = aligned_alloc(BUFFER_ALIGN, pitch * count)))
+  rails->uses = calloc(count, sizeof(*rails->uses));
+  if (!rails->kept || !rails->free || !rails->uses ||
+      !(rails->pool = aligned_alloc(BUFFER_ALIGN, pitch * count)))
     return false;
-  rails->nkept = rails->nfree = count;
+  rails->nkept = count * TCP_RAILS_QUARTERS;
+  rails->nfree = count;
   for (unsigned i = 0; i < count; i++)
     rails->free[i] = (int)(count - 1 - i);
   return true;
 }
 
-/* Notes whether a message has to wait until others are acknowledged. */
-static void note_full(tcp_endpoint *ep, bool is_full) {
-  if (!is_full)
+/* Whether a message has to wait until others are acknowledged. */
+static bool is_full(const tcp_rails *rails) {
+  return rails->nfree == 0 || rails->next - rails->first > rails->nkept - TCP_RAILS_QUARTERS;
+}
+
+/* Notes whether it has to. */
+static void note_full(tcp_endpoint *ep, bool is_full_now) {
+  if (!is_full_now)
     ep->full_ns = 0;
   else if (ep->full_ns == 0)
     ep->full_ns = ep->env->now_ns(ep->env->ctx);
@@ -109,11 +103,10 @@ static int take_buffer(tcp_rails *rails, size_t bytes) {
     return tcp_rails_check(rails);
   if (rails->acquired >= 0)
     return COLL_T_DONE;
-  if (rails->next % TCP_RAILS_REAP == 0 || rails->next - rails->first == rails->nkept)
+  if (rails->next % TCP_RAILS_REAP == 0 || is_full(rails))
     tcp_rails_reap(rails);
-  const bool is_full = rails->next - rails->first == rails->nkept;
-  note_full(rails->ep, is_full);
-  if (is_full || rails->nwaiting >= rails->ep->env->slot_count)
+  note_full(rails->ep, is_full(rails));
+  if (is_full(rails) || rails->nwaiting >= TCP_RAILS_QUARTERS * rails->ep->env->slot_count)
     return COLL_T_AGAIN;
   rails->acquired = rails->free[--rails->nfree];
   return COLL_T_DONE;
@@ -121,15 +114,29 @@ static int take_buffer(tcp_rails *rails, size_t bytes) {
 
 /* Sends what is in the acquired buffer. */
 static int post(tcp_rails *rails, const coll_tag *tag, size_t bytes) {
-  const uint64_t number = rails->next++;
-  *tcp_kept_at(rails, number) =
-      (tcp_kept){.tag = *tag, .bytes = (uint32_t)bytes, .buffer = rails->acquired};
+  const size_t quarter = tcp_rails_quarter(rails);
+  const unsigned each = tcp_rails_piece(rails);
+  unsigned left = bytes > quarter ? (unsigned)((bytes + quarter - 1) / quarter) : 1;
+  size_t offset = 0;
+  COLLI_ASSERT(left <= TCP_RAILS_QUARTERS);
+  rails->uses[rails->acquired] = (uint8_t)((left + each - 1) / each);
+  while (left > 0) {
+    left -= left < each ? left : each;
+    const size_t end = bytes - left * quarter;
+    const uint64_t number = rails->next++;
+    *tcp_kept_at(rails, number) = (tcp_kept){.tag = *tag,
+                                             .offset = (uint32_t)offset,
+                                             .bytes = (uint32_t)(end - offset),
+                                             .behind = left,
+                                             .buffer = rails->acquired};
+    offset = end;
+    if (rails->nwaiting > 0 || !give(rails, number))
+      rails->nwaiting++;
+  }
   rails->acquired = -1;
-  if (rails->nwaiting > 0 || !give(rails, number))
-    rails->nwaiting++;
   if (rails->status != COLL_OK)
     return tcp_rails_check(rails);
-  count_written(rails);
+  tcp_rails_count_written(rails);
   return rails->written == rails->next ? COLL_T_DONE : COLL_T_PENDING;
 }
 
@@ -145,15 +152,15 @@ int tcp_rails_send(coll_conn *base, const coll_tag *tag, const void *buf, size_t
 
 int tcp_rails_sent(coll_conn *base, uint64_t *count) {
   tcp_rails *rails = (tcp_rails *)base;
-  *count = rails->written;
+  *count = rails->sent;
   if (!rails->was_up && rails->status == COLL_OK)
     return COLL_T_DONE;
   const int status = tcp_rails_check(rails);
   if (status != COLL_T_DONE)
     return status;
   tcp_rails_flush(rails);
-  count_written(rails);
-  *count = rails->written;
+  tcp_rails_count_written(rails);
+  *count = rails->sent;
   return COLL_T_DONE;
 }
 

@@ -1,6 +1,6 @@
 /*
- * tcp_rails_socket.c: what becomes of one socket of a connection over rails: what has arrived of
- * that which it was given, its retirement, its end; and the end of the whole connection.
+ * tcp_rails_socket.c: what becomes of one socket of a connection over rails: what the kernel and the peer have of
+ * what it was given, its retirement, its end; and the end of the whole connection.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +10,19 @@
 #include "transports/tcp/tcp_rails.h"
 
 /* ---- what has arrived ------------------------------------------------------------------------ */
+
+/* Whether the kernel has got a piece. */
+static bool is_written(const tcp_rails *rails, uint64_t number) {
+  const tcp_kept *kept = tcp_kept_at(rails, number);
+  return kept->buffer < 0 ||
+         (kept->by && tcp_rail_is_open(kept->by) &&
+          kept->end + colli_stream_unwritten(&kept->by->stream) <= kept->by->rail.given);
+}
+
+void tcp_rails_count_written(tcp_rails *rails) {
+  for (; rails->written < rails->next && is_written(rails, rails->written); rails->written++)
+    rails->sent += tcp_kept_at(rails, rails->written)->behind == 0;
+}
 
 void tcp_rails_reap(tcp_rails *rails) {
   const coll_transport_env *env = rails->ep->env;
@@ -22,13 +35,14 @@ void tcp_rails_reap(tcp_rails *rails) {
     tcp_kept *kept = tcp_kept_at(rails, i);
     if (kept->buffer < 0 || !kept->by || kept->end > kept->by->rail.arrived)
       continue;
-    rails->free[rails->nfree++] = kept->buffer;
+    if (--rails->uses[kept->buffer] == 0)
+      rails->free[rails->nfree++] = kept->buffer;
     kept->buffer = -1;
     kept->by = NULL;
   }
+  tcp_rails_count_written(rails);
   while (rails->first < rails->next && tcp_kept_at(rails, rails->first)->buffer < 0)
     rails->first++;
-  rails->written = rails->written > rails->first ? rails->written : rails->first;
 }
 
 /* ---- the end of a socket --------------------------------------------------------------------- */
