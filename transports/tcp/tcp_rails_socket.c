@@ -1,6 +1,6 @@
 /*
- * tcp_rails_socket.c: what becomes of one socket of a connection over rails: what the kernel and the peer have of
- * what it was given, its retirement, its end; and the end of the whole connection.
+ * tcp_rails_socket.c: what becomes of one socket of a connection over rails: what the kernel and
+ * the peer have of what it was given, its retirement, its end; and the end of the whole connection.
  */
 #include <stdio.h>
 #include <stdlib.h>
