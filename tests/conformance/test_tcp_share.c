@@ -104,6 +104,20 @@ Test(tcp_share, unlike_rails_get_shares_by_speed) {
     }
 }
 
+/* A rail that lets bursts through at first seems to be the fastest. */
+Test(tcp_share, a_slow_rail_that_seemed_fast_is_noticed) {
+  network net;
+  init(&net, 2);
+  net.speed[0] = 1.2;
+  net.speed[1] = 0.3;
+  send_messages(&net, 300, DEEP);
+  cr_assert(net.ep.again_ns > 0, "not measured yet");
+  net.speed[0] = 0.03;
+  send_messages(&net, 6000, DEEP);
+  send_messages(&net, 500, DEEP);
+  cr_assert(net.given[0] < 75, "%llu of 500", (unsigned long long)net.given[0]);
+}
+
 /* Slow networks, of which the others are FAST in tcp_rails_share.c. */
 Test(tcp_share, messages_are_cut_for_single_ones_and_unlike_shares) {
   static const struct {

@@ -21,7 +21,7 @@
 
 /* Precedes each payload; in the byte order of the machine, which all ranks share. */
 typedef struct colli_frame {
-  uint32_t magic; /* of a numbered stream: plus the message's number */
+  uint32_t magic; /* of a numbered stream: plus what its owner adds */
   uint32_t bytes;
   coll_tag tag;
 } colli_frame;
@@ -46,7 +46,7 @@ typedef struct colli_stream {
   size_t slot_bytes;
   unsigned slot_count;
   uint64_t moved;     /* grows whenever bytes move */
-  bool numbered;      /* the owner numbers messages, by out_magic, and looks at their heads */
+  bool numbered;      /* the owner adds to out_magic, and looks at the heads of messages */
   uint32_t out_magic; /* of the next message that is sent */
 
   /* Why a direction failed; COLL_OK while it works. The strings are constants. */

@@ -44,7 +44,7 @@
 #define TCP_RAILS_REAP      4         /* after so many messages, look what was acknowledged */
 #define TCP_RAILS_AHEAD     (1 << 24) /* no piece is so far before or behind the wanted one */
 #define TCP_RAILS_UNHEARD   2 /* questions or repetitions without an answer: a rail is retired */
-#define TCP_RAILS_BEHIND_NS 20000000ull   /* then later messages are read first */
+#define TCP_RAILS_BEHIND_NS 20000000ull   /* then later pieces are read first */
 #define TCP_RAILS_REAP_NS   1000000ull    /* at least so often, look what was acknowledged */
 #define TCP_RAILS_FULL_NS   2000000ull    /* so long a rank polls for acknowledgements */
 #define TCP_RAILS_LOOK_NS   100000000ull  /* how often to look for rails that do not answer */
@@ -101,7 +101,8 @@ struct tcp_rails {
   tcp_kept *kept;
   unsigned nkept, nwaiting, nfree;
   uint64_t first, next, written, reaped_ns;
-  uint64_t sent; /* messages of which all pieces are written */
+  uint64_t kept_bytes;   /* of those that are kept */
+  uint64_t posted, sent; /* messages; those of which all pieces are written */
   char *pool;
   uint8_t *uses; /* of each buffer of the pool: pieces that are not acknowledged */
   int *free;     /* buffers, the last used one last */
@@ -133,7 +134,7 @@ static inline uint64_t tcp_rail_load(const tcp_rail *rail) {
   return rail->given - rail->arrived;
 }
 
-/* Bytes of what messages are cut into. */
+/* Bytes of what messages are cut into: a quarter of a slot, but not less than is long. */
 static inline size_t tcp_rails_quarter(const tcp_rails *rails) {
   const size_t quarter = (rails->ep->env->slot_bytes / TCP_RAILS_QUARTERS + 63) & ~(size_t)63;
   return quarter < TCP_RAILS_LONG ? TCP_RAILS_LONG : quarter;

@@ -66,14 +66,14 @@ static int look_at_head(tcp_rails *rails, tcp_conn *conn, bool receives) {
     if (status != COLL_T_DONE)
       return status;
     const int32_t ahead = ahead_of(rails, magic - COLLI_FRAME_MAGIC);
-    if (ahead == 0)
+    if (ahead == 0 && !rails->shown && !find_early(rails, 0))
       return COLL_T_DONE;
     if (ahead > TCP_RAILS_AHEAD || ahead < -TCP_RAILS_AHEAD) {
       conn->stream.detail =
           "received bytes that are not a message; do all ranks run the same version?";
       return (int)(conn->stream.recv_status = COLL_ERR_PROTOCOL);
     }
-    if (ahead < 0 || find_early(rails, ahead))
+    if (ahead <= 0 || find_early(rails, ahead))
       status = colli_stream_skip(&conn->stream);
     else
       status = receives && is_behind(rails) ? read_early(rails, conn, magic - COLLI_FRAME_MAGIC)
@@ -127,11 +127,11 @@ static int find_first(tcp_rails *rails) {
 }
 
 /* What to do after a receive from `current` that is not complete: COLL_T_DONE to try again, else
- * what to return. */
-static int after_receive(tcp_rails *rails, int status) {
+ * what to return. Another rail may have the piece, too: a call looks once at each. */
+static int after_receive(tcp_rails *rails, int status, int *turns) {
   if (status == COLL_T_AGAIN) {
     tcp_rails_flush(rails);
-    return tcp_rails_find(rails, true);
+    return ++*turns < rails->nsockets ? tcp_rails_find(rails, true) : COLL_T_AGAIN;
   }
   if (status == COLL_ERR_PEER_LOST) {
     tcp_rails_end(rails->current);
@@ -188,7 +188,8 @@ static int receive_piece(tcp_rails *rails, const piece *p, char *buf) {
 /* Notes what message the wanted piece is of: COLL_T_DONE, or an error if it cannot be. */
 static int note_message(tcp_rails *rails, const piece *p) {
   const size_t bytes = rails->done + p->bytes + p->behind * tcp_rails_quarter(rails);
-  if (bytes <= rails->ep->env->slot_bytes &&
+  const bool is_empty = p->bytes == 0 && (p->behind > 0 || rails->done > 0);
+  if (bytes <= rails->ep->env->slot_bytes && !is_empty &&
       (rails->done == 0 ||
        (bytes == rails->bytes && !memcmp(p->tag, &rails->tag, sizeof(*p->tag))))) {
     rails->tag = *p->tag;
@@ -211,13 +212,11 @@ static bool is_other(const tcp_rails *rails, const coll_tag *expect, size_t byte
   return true;
 }
 
-/* Moves to a receive's buffer what slot_peek() has put together: true if that is all of it. */
+/* Moves to a receive's buffer what slot_peek() has put together, also in part of pieces that may
+ * come again over other rails: true if that is all of the message. */
 static bool leave_slot(tcp_rails *rails, char *buf) {
   const bool is_whole = rails->whole;
-  size_t bytes = rails->bytes;
-  if (!is_whole)
-    bytes = rails->done + (rails->current ? rails->current->stream.payload_done : 0);
-  memcpy(buf, rails->slot, bytes);
+  memcpy(buf, rails->slot, rails->bytes);
   rails->in_slot = rails->whole = false;
   return is_whole;
 }
@@ -225,7 +224,7 @@ static bool leave_slot(tcp_rails *rails, char *buf) {
 int tcp_rails_recv(coll_conn *base, const coll_tag *expect, void *buf, size_t bytes, coll_tag *got,
                    size_t *got_bytes) {
   tcp_rails *rails = (tcp_rails *)base;
-  int status;
+  int status, turns = 0;
   if (rails->in_slot) {
     if (is_other(rails, expect, bytes, got, got_bytes))
       return COLL_ERR_MISMATCH;
@@ -241,7 +240,7 @@ int tcp_rails_recv(coll_conn *base, const coll_tag *expect, void *buf, size_t by
       return COLL_ERR_MISMATCH;
     status = receive_piece(rails, &p, buf);
     if (status != COLL_T_DONE)
-      status = after_receive(rails, status);
+      status = after_receive(rails, status, &turns);
     else if (go_on(rails, &p))
       return COLL_T_DONE;
     if (status != COLL_T_DONE)
@@ -278,7 +277,7 @@ static int prepare_slot(tcp_rails *rails, const piece *p) {
 
 int tcp_rails_slot_peek(coll_conn *base, coll_tag *got, const void **buf, size_t *bytes) {
   tcp_rails *rails = (tcp_rails *)base;
-  int status = COLL_T_DONE;
+  int status = COLL_T_DONE, turns = 0;
   while (!rails->whole && (status = find_first(rails)) == COLL_T_DONE) {
     const piece p = wanted_piece(rails);
     if (p.behind == 0 && rails->done == 0) {
@@ -294,7 +293,7 @@ int tcp_rails_slot_peek(coll_conn *base, coll_tag *got, const void **buf, size_t
         rails->whole = go_on(rails, &p);
     }
     if (status != COLL_T_DONE)
-      status = after_receive(rails, status);
+      status = after_receive(rails, status, &turns);
     if (status != COLL_T_DONE)
       break;
   }

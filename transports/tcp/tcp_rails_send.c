@@ -77,7 +77,9 @@ static bool make_pool(tcp_rails *rails) {
 
 /* Whether a message has to wait until others are acknowledged. */
 static bool is_full(const tcp_rails *rails) {
-  return rails->nfree == 0 || rails->next - rails->first > rails->nkept - TCP_RAILS_QUARTERS;
+  const coll_transport_env *env = rails->ep->env;
+  return rails->nfree == 0 || rails->next - rails->first > rails->nkept - TCP_RAILS_QUARTERS ||
+         rails->kept_bytes + env->slot_bytes > TCP_RAILS_KEPT * env->slot_count * env->slot_bytes;
 }
 
 /* Notes whether it has to. */
@@ -103,7 +105,7 @@ static int take_buffer(tcp_rails *rails, size_t bytes) {
     return tcp_rails_check(rails);
   if (rails->acquired >= 0)
     return COLL_T_DONE;
-  if (rails->next % TCP_RAILS_REAP == 0 || is_full(rails))
+  if (rails->posted % TCP_RAILS_REAP == 0 || is_full(rails))
     tcp_rails_reap(rails);
   note_full(rails->ep, is_full(rails));
   if (is_full(rails) || rails->nwaiting >= TCP_RAILS_QUARTERS * rails->ep->env->slot_count)
@@ -115,13 +117,16 @@ static int take_buffer(tcp_rails *rails, size_t bytes) {
 /* Sends what is in the acquired buffer. */
 static int post(tcp_rails *rails, const coll_tag *tag, size_t bytes) {
   const size_t quarter = tcp_rails_quarter(rails);
-  const unsigned each = tcp_rails_piece(rails);
   unsigned left = bytes > quarter ? (unsigned)((bytes + quarter - 1) / quarter) : 1;
+  const unsigned each = left > 1 ? tcp_rails_piece(rails) : 1;
+  unsigned now = each + (bytes % quarter > 0 && bytes % quarter < TCP_RAILS_LONG);
   size_t offset = 0;
   COLLI_ASSERT(left <= TCP_RAILS_QUARTERS);
-  rails->uses[rails->acquired] = (uint8_t)((left + each - 1) / each);
-  while (left > 0) {
-    left -= left < each ? left : each;
+  rails->posted++;
+  rails->kept_bytes += bytes;
+  rails->uses[rails->acquired] = (uint8_t)(left <= now ? 1 : 1 + (left - now + each - 1) / each);
+  for (; left > 0; now = each) {
+    left -= left < now ? left : now;
     const size_t end = bytes - left * quarter;
     const uint64_t number = rails->next++;
     *tcp_kept_at(rails, number) = (tcp_kept){.tag = *tag,

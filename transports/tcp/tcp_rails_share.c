@@ -9,13 +9,13 @@
  * sees late what has arrived, the later the busier its cores are; other ranks send, too; a network
  * may let the first bytes after a rest through at once. But all of them together are nearly right:
  * of interfaces of 400 and 100 Mbit/s between eight ranks on two cores they say a ratio of 2.3 to 5
- * where their medians say 2 to 300. A network that lets bursts through, but no more, makes an
- * interface look fast that gets little, and one that is often done early looks slow: the fastest
- * one is measured once more while it gets most. Now and then shares are equal again, to see whether
- * it still is.
+ * where their medians say 2 to 300. An interface that is often done early looks slower than it is.
+ * One looks faster if the network lets its bursts through, but no more. So the fastest one is
+ * measured once more while it gets most. Now and then shares are equal again, to see whether others
+ * are still slow.
  *
- * A message is cut only where that pays: on rails that are not FAST. There single messages take
- * less long, and unlike shares come out more evenly.
+ * A message is cut only on rails that are not FAST: there a single message takes less time if it
+ * goes over several, and pieces can be shared out more exactly than messages.
  */
 #include <net/if.h>
 
@@ -31,7 +31,7 @@
 #define AGAIN_NS   1000000000ull           /* but not before this, */
 #define AGAIN_MOST 60000000000ull          /* nor after this */
 #define LOOK_NS    20000ull                /* how often to look while an interface is not known */
-#define LATER      (16 * TCP_RAILS_SAMPLE) /* bytes after which one knows whether it is */
+#define LATER      (16 * TCP_RAILS_SAMPLE) /* bytes by which the fastest is measured once more */
 #define TIE        1024.0 /* bytes that a sample counts until all are known: rails take turns */
 #define ENOUGH     32     /* samples: then it is known how fast an interface is */
 
@@ -146,65 +146,65 @@ void tcp_rails_count_lost(tcp_conn *conn) {
 
 /* ---- which are slow -------------------------------------------------------------------------- */
 
-/* The fastest interface of a connection's rails. */
-typedef struct fastest {
-  const tcp_nic *nic;
-  int rails;      /* how many are open; one alone has nothing to be compared with */
-  bool all_known; /* the interfaces of all have been measured */
-} fastest;
+/* The speeds of a connection's rails. */
+typedef struct speeds {
+  const tcp_nic *first; /* the interface that was the fastest while all got the same */
+  double highest;       /* bytes per ns */
+  int rails;            /* how many are open; one alone has nothing to be compared with */
+  bool all_known;       /* the interfaces of all have been measured */
+} speeds;
 
-static fastest find_fastest(const tcp_rails *rails) {
-  fastest most = {.all_known = true};
+/* Whether the interface that seemed the fastest has got so much more that one knows whether it is.
+ */
+static bool is_proven(const tcp_nic *first) {
+  return first->later_bytes >= LATER && first->later_ns > 0;
+}
+
+/* How fast that one is, in bytes per ns, by what is known now. */
+static double last_speed(const tcp_nic *first) {
+  return is_proven(first) ? (double)first->later_bytes / (double)first->later_ns : speed_of(first);
+}
+
+static speeds find_speeds(const tcp_rails *rails) {
+  speeds all = {.all_known = true};
   const tcp_conn *conn;
   TAILQ_FOREACH(conn, &rails->sockets, rail.link) {
     if (!tcp_rail_is_open(conn))
       continue;
     const tcp_nic *nic = nic_of(conn);
-    most.rails++;
-    most.all_known &= is_known(nic);
-    if (most.all_known && (!most.nic || speed_of(nic) > speed_of(most.nic)))
-      most.nic = nic;
+    all.rails++;
+    all.all_known &= is_known(nic);
+    if (all.all_known && (!all.first || speed_of(nic) > speed_of(all.first)))
+      all.first = nic;
   }
-  return most;
+  all.highest = all.all_known && all.first ? last_speed(all.first) : 0;
+  return all;
 }
 
-/* Whether the fastest interface has got so much that one knows how fast it is then. */
-static bool is_proven(const fastest *most) {
-  return most->nic->later_bytes >= LATER && most->nic->later_ns > 0;
-}
-
-/* How fast the fastest one is, in bytes per ns: when it gets more than others, once that is known.
- */
-static double highest_speed(const fastest *most) {
-  const tcp_nic *nic = most->nic;
-  return is_proven(most) ? (double)nic->later_bytes / (double)nic->later_ns : speed_of(nic);
-}
-
-/* The share of an interface: 1, or less if it is slow. */
-static double share_of(const tcp_nic *nic, const fastest *most) {
-  if (!most->all_known || nic == most->nic)
+/* The share of an interface: 1, or less if it is slow. Speeds that were measured at different times
+ * are not alike where cores are busy: the first one never counts as slow. */
+static double share_of(const tcp_nic *nic, const speeds *all) {
+  if (!all->all_known || nic == all->first)
     return 1;
-  const double highest = highest_speed(most), part = speed_of(nic) / highest;
-  return part * (highest < FAST ? SLOW : MUCH) < 1 ? part / EARLY : 1;
+  const double part = speed_of(nic) / all->highest;
+  return part * (all->highest < FAST ? SLOW : MUCH) < 1 ? part / EARLY : 1;
 }
 
 /* Whether an interface of a connection's rails is slow. */
-static bool is_uneven(const tcp_rails *rails, const fastest *most) {
+static bool is_uneven(const tcp_rails *rails, const speeds *all) {
   const tcp_conn *conn;
   TAILQ_FOREACH(conn, &rails->sockets, rail.link)
-    if (tcp_rail_is_open(conn) && share_of(nic_of(conn), most) < 1)
+    if (tcp_rail_is_open(conn) && share_of(nic_of(conn), all) < 1)
       return true;
   return false;
 }
 
 unsigned tcp_rails_piece(const tcp_rails *rails) {
-  const fastest most = find_fastest(rails);
-  if (tcp_rails_share_one(rails) || most.rails < 2)
+  const speeds all = find_speeds(rails);
+  if (tcp_rails_share_one(rails) || all.rails < 2 || all.highest >= FAST)
     return TCP_RAILS_QUARTERS;
-  if (most.all_known && highest_speed(&most) >= FAST)
-    return TCP_RAILS_QUARTERS;
-  const bool is_even = most.all_known && !is_uneven(rails, &most);
-  return is_even && most.rails == 2 ? TCP_RAILS_QUARTERS / 2 : 1;
+  const bool is_even = all.all_known && !is_uneven(rails, &all);
+  return is_even && all.rails == 2 ? TCP_RAILS_QUARTERS / 2 : 1;
 }
 
 /* Whether an interface is being measured, as some other connection's may be. */
@@ -216,13 +216,21 @@ static bool is_any_measured(const tcp_endpoint *ep) {
 }
 
 /* All interfaces of a connection are known: plans when to measure them again, after a while that
- * depends on how long that takes on the slow one, if there is one. */
-static void plan(tcp_endpoint *ep, const tcp_nic *slow, uint64_t now_ns) {
+ * depends on how long that takes on the slow one, if there is one; soon if it is in doubt which one
+ * is the fastest. */
+static void plan(tcp_endpoint *ep, const tcp_nic *slow, bool in_doubt, uint64_t now_ns) {
+  const uint64_t soon_ns = now_ns + AGAIN_NS;
+  if (ep->again_ns != 0) {
+    ep->again_ns = in_doubt && soon_ns < ep->again_ns ? soon_ns : ep->again_ns;
+    return;
+  }
   double pause_ns = is_any_measured(ep) ? AGAIN_MOST : AGAIN_NS;
   if (slow) {
     const double took_ns = ENOUGH * (double)TCP_RAILS_SAMPLE / speed_of(slow);
     pause_ns = AGAIN * took_ns > pause_ns ? AGAIN * took_ns : pause_ns;
   }
+  for (int i = 0; i <= COLLI_MAX_ADDRS; i++)
+    ep->nics[i].later_bytes = ep->nics[i].later_ns = 0;
   ep->again_ns = now_ns + (uint64_t)(pause_ns < AGAIN_MOST ? pause_ns : AGAIN_MOST);
 }
 
@@ -252,9 +260,9 @@ static void measure_again(tcp_endpoint *ep, uint64_t now_ns) {
 }
 
 void tcp_rails_measure(tcp_rails *rails, uint64_t now_ns) {
-  const fastest most = find_fastest(rails);
+  const speeds all = find_speeds(rails);
   tcp_conn *conn;
-  if (most.all_known || most.rails < 2 || tcp_rails_share_one(rails))
+  if (all.all_known || all.rails < 2 || tcp_rails_share_one(rails))
     return;
   TAILQ_FOREACH(conn, &rails->sockets, rail.link)
     if (tcp_rail_is_open(conn) && now_ns > nic_of(conn)->looked_ns + LOOK_NS)
@@ -282,26 +290,26 @@ tcp_conn *tcp_rails_choose(tcp_rails *rails, size_t bytes, uint64_t now_ns) {
   TAILQ_FOREACH(conn, &rails->sockets, rail.link)
     if (tcp_rail_is_open(conn))
       tcp_rails_look_at_arrivals(conn, now_ns);
-  const fastest most = find_fastest(rails);
+  const speeds all = find_speeds(rails);
   TAILQ_FOREACH(conn, &rails->sockets, rail.link) {
     if (!tcp_rail_is_open(conn))
       continue;
     tcp_nic *nic = nic_of(conn);
-    const double share = share_of(nic, &most);
+    const double share = share_of(nic, &all);
     if (share < 1) {
-      if (is_proven(&most))
+      if (is_proven(all.first))
         tell(rails, nic, share);
       slow = nic;
     }
     double time = (double)(nic->load + bytes) / share;
-    if (!most.all_known)
+    if (!all.all_known)
       time += TIE * nic->nsamples;
     if (!best || time < least) {
       best = conn;
       least = time;
     }
   }
-  if (most.all_known && most.rails > 1 && rails->ep->again_ns == 0)
-    plan(rails->ep, slow, now_ns);
+  if (all.all_known && all.rails > 1)
+    plan(rails->ep, slow, !slow && all.highest * SLOW < speed_of(all.first), now_ns);
   return best;
 }

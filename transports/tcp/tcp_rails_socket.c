@@ -41,8 +41,8 @@ void tcp_rails_reap(tcp_rails *rails) {
     kept->by = NULL;
   }
   tcp_rails_count_written(rails);
-  while (rails->first < rails->next && tcp_kept_at(rails, rails->first)->buffer < 0)
-    rails->first++;
+  for (; rails->first < rails->next && tcp_kept_at(rails, rails->first)->buffer < 0; rails->first++)
+    rails->kept_bytes -= tcp_kept_at(rails, rails->first)->bytes;
 }
 
 /* ---- the end of a socket --------------------------------------------------------------------- */
