@@ -99,17 +99,20 @@ const colli_param_info colli_param_table[COLLI_PARAM_COUNT] = {
     [COLLI_PARAM_PORT_RANGE] = {"COLL_PORT_RANGE", COLLI_PARAM_STRING, "", 0, 0,
                                 "TCP ports to listen on: 6000-6099, or a single number. Empty: any "
                                 "free port."},
-    [COLLI_PARAM_TCP_IFNAME] = {"COLL_TCP_IFNAME", COLLI_PARAM_STRING, "", 0, 0,
-                                "Network interfaces to use: a comma-separated list of name "
-                                "prefixes; ^name excludes, =name matches the whole name. Empty, "
-                                "or with ^ only: all others but docker*, veth* and virbr*, or "
-                                "these if there are no others. Between hosts, several are used "
-                                "at once. A host offers at most six addresses: one of each "
-                                "family first, then those of cards."},
+    [COLLI_PARAM_TCP_IFNAME] =
+        {"COLL_TCP_IFNAME", COLLI_PARAM_STRING, "", 0, 0,
+         "Network interfaces to use: a comma-separated list of name prefixes; ^name excludes, "
+         "=name matches the whole name. Empty, or with ^ only: all others but docker*, veth* and "
+         "virbr*, or these if there are no others. Between hosts, several are used at once. A "
+         "host offers at most six addresses: one of each family first, then those of cards."},
     [COLLI_PARAM_TCP_TRAFFIC] =
         {"COLL_TCP_TRAFFIC_CLASS", COLLI_PARAM_INT, "0", 0, 252,
          "Traffic class of what ranks send each other over TCP: four times the DSCP, a multiple of "
          "4. Ranks may differ: each sets what it sends. See docs/topology.md."},
+    [COLLI_PARAM_TCP_SOCKETS] =
+        {"COLL_TCP_SOCKETS", COLLI_PARAM_INT, "1", 1, 4,
+         "TCP sockets from one network interface to another host's: several, where the network "
+         "limits each. Of two ranks the larger number counts. See docs/topology.md."},
     [COLLI_PARAM_TCP_CONGESTION] =
         {"COLL_TCP_CONGESTION", COLLI_PARAM_STRING, "", 0, 0,
          "Congestion control of TCP connections between ranks: one of those that the kernel has, "

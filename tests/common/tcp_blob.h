@@ -10,7 +10,7 @@
 
 /* Makes a blob from one or two addresses as text, all with prefix length 24 or 64. */
 static inline tcp_blob blob_of(uint64_t host_id, const char *first, const char *second) {
-  tcp_blob blob = {.magic = TCP_BLOB_MAGIC, .host_id = host_id};
+  tcp_blob blob = {.magic = TCP_BLOB_MAGIC, .host_id = host_id, .sockets = 1};
   const char *texts[] = {first, second};
   for (int i = 0; i < 2 && texts[i]; i++) {
     colli_addr *addr = &blob.addrs[blob.count++];

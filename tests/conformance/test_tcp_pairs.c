@@ -25,7 +25,7 @@ Test(tcp_pairs, pairs_of_one_subnet_come_first) {
 /* A host with a card in each of four networks, in the order of a rank on one of two sockets, each
  * of which is near two of them. */
 static tcp_blob with_sockets(uint64_t host_id, int socket) {
-  tcp_blob blob = {.magic = TCP_BLOB_MAGIC, .host_id = host_id, .count = 4};
+  tcp_blob blob = {.magic = TCP_BLOB_MAGIC, .host_id = host_id, .count = 4, .sockets = 1};
   for (uint8_t i = 0; i < 4; i++) {
     const uint8_t card = (uint8_t)((i + 2 * socket) % 4);
     const colli_addr addr = {
@@ -63,6 +63,22 @@ Test(tcp_pairs, an_interface_counts_once_and_hosts_alone_have_none) {
   cr_assert_eq(tcp_count_rails(&same, &same), 1, "ranks of one host");
   tcp_blob lo = with_nics(blob_of(3, "10.1.0.3", "127.0.0.1"), 2);
   cr_assert_eq(tcp_count_rails(&lo, &there), 1, "loopback leads to no other host");
+}
+
+/* Two ranks use the larger number of sockets, but not where all rails share an interface. */
+Test(tcp_pairs, several_sockets_of_a_pair) {
+  tcp_blob here = with_nics(blob_of(1, "10.1.0.1", NULL), 2);
+  tcp_blob there = with_nics(blob_of(2, "10.1.0.9", NULL), 5), same = here;
+  here.sockets = 3;
+  cr_expect_eq(tcp_count_rails(&here, &there), 3);
+  cr_expect_eq(tcp_count_rails(&there, &here), 3);
+  cr_expect_eq(tcp_count_rails(&here, &same), 1, "ranks of one host");
+  tcp_blob two = with_nics(blob_of(2, "10.1.0.9", "10.2.0.9"), 5);
+  cr_expect_eq(tcp_count_sockets(&here, &two), 1);
+  tcp_blob others = with_nics(blob_of(1, "10.1.0.1", "10.2.0.1"), 2);
+  others.sockets = 4;
+  cr_expect_eq(tcp_count_sockets(&two, &others), 4);
+  cr_expect_eq(tcp_count_rails(&two, &others), TCP_RAILS_MAX);
 }
 
 /* All rails share the only interface of a host. */

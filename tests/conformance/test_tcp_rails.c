@@ -6,6 +6,7 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include "tests/conformance/support_conformance.h"
 #include "tests/conformance/support_tcp.h"
@@ -53,6 +54,21 @@ static const conf_transport tls = {.ops = &tcp_transport,
                                    .listener = conf_tcp_listener};
 CONFORMANCE(tcp_rails_tls, &tls)
 
+/* Three sockets of the only interface. */
+static const char *with_sockets(const char *name) {
+  return strcmp(name, "COLL_TCP_SOCKETS") == 0  ? "3"
+         : strcmp(name, "COLL_TCP_IFNAME") == 0 ? "=a0"
+                                                : NULL;
+}
+
+static const conf_transport sockets = {.ops = &tcp_transport,
+                                       .slot_bytes = 1 << 17,
+                                       .setup = set_up,
+                                       .prepare = prepare,
+                                       .param = with_sockets,
+                                       .listener = conf_tcp_listener};
+CONFORMANCE(tcp_sockets, &sockets)
+
 static unsigned cut; /* how often a rail was cut in this test's process */
 
 /* Whether a descriptor is a TCP connection to the second interface. */
@@ -92,6 +108,19 @@ static const conf_transport broken_pieces = {.ops = &tcp_transport,
                                              .advance = cut_second,
                                              .listener = conf_tcp_listener};
 
+/* The same with two sockets of each pair of interfaces. */
+static const char *with_two_sockets(const char *name) {
+  return strcmp(name, "COLL_TCP_SOCKETS") == 0 ? "2" : NULL;
+}
+
+static const conf_transport broken_sockets = {.ops = &tcp_transport,
+                                              .slot_bytes = 1 << 17,
+                                              .setup = set_up,
+                                              .prepare = prepare,
+                                              .param = with_two_sockets,
+                                              .advance = cut_second,
+                                              .listener = conf_tcp_listener};
+
 /* Messages are neither lost nor delivered twice, and keep their order, while a rail breaks and
  * comes back again and again. */
 Test(tcp_rails_broken, random_traffic, .timeout = 300) {
@@ -103,6 +132,12 @@ Test(tcp_rails_broken, traffic_in_pieces, .timeout = 300) {
   for (int i = 0; i < 5; i++)
     conf_random_traffic(&broken_pieces);
   conf_memory_traffic(&broken_pieces);
+}
+
+Test(tcp_rails_broken, traffic_over_several_sockets, .timeout = 300) {
+  for (int i = 0; i < 5; i++)
+    conf_random_traffic(&broken_sockets);
+  conf_memory_traffic(&broken_sockets);
 }
 
 Test(tcp_rails_broken, memory_traffic, .timeout = 300) {
@@ -131,6 +166,32 @@ Test(tcp_rails, two_sockets_at_once, .timeout = 60) {
     conf_round(world);
   for (int i = 0; i < 2; i++)
     conf_disconnect(&dialer[i]);
+  conf_disconnect(&taker);
+  conf_finish(world);
+}
+
+/* All sockets of a pair of interfaces are made, have long messages, and are replaced if they break.
+ */
+Test(tcp_sockets, all_are_used, .timeout = 60) {
+  conf_world *world = conf_begin(&sockets, 2, -1);
+  conf_end taker = conf_connect(world, 1, 0, 0), dialer = conf_connect(world, 0, 1, 0);
+  tcp_rails *rails = (tcp_rails *)dialer.conn;
+  for (int turn = 0; turn < 3; turn++) {
+    while (tcp_rails_open(rails) < 3 || tcp_rails_open((tcp_rails *)taker.conn) < 3)
+      conf_round(world);
+    uint64_t number = 10 * (uint64_t)turn;
+    for (int i = 0; i < 8; i++)
+      conf_exchange(world, &dialer, CONF_SEND, &taker, CONF_RECV, number + (uint64_t)i,
+                    world->slot_bytes);
+    tcp_conn *conn;
+    TAILQ_FOREACH(conn, &rails->sockets, rail.link)
+      cr_assert(!tcp_rail_is_open(conn) || conn->rail.given > 0, "a socket has no messages");
+    conn = TAILQ_FIRST(&rails->sockets);
+    cr_assert_eq(shutdown(conn->source.fd, SHUT_RDWR), 0);
+    while (tcp_rails_open(rails) == 3)
+      conf_round(world);
+  }
+  conf_disconnect(&dialer);
   conf_disconnect(&taker);
   conf_finish(world);
 }

@@ -31,6 +31,12 @@ expect "it shows both rails" ways "0 to 1" "eth0 10.86.0.1 to 10.86.0.2, eth0 10
 expect "from the other end, too" ways "1 to 2" "eth0 10.86.0.2 to 10.86.0.3, eth1 10.86.0.102 to 10.86.0.3"
 expect "and one between hosts that have one interface each" ways "2 to 3" "eth0 10.86.0.3 to 10.86.0.4"
 
+# Several sockets of each pair of interfaces; each socket of the second host's shares the only one of its peer.
+COLL_TCP_SOCKETS=3 start_ranks 60 "$BUILD/bin/coll_topo"
+expect "coll_topo runs with several sockets" all_succeed
+expect "it shows them" ways "2 to 3" "eth0 10.86.0.3 to 10.86.0.4 (3 sockets)"
+expect "not where one interface of several is used" ways "0 to 1" "eth0 10.86.0.1 to 10.86.0.2, eth0 10.86.0.1 to 10.86.0.102"
+
 for tls in 0 1; do
   export COLL_TLS=$tls
   COLL_LOG=info COLL_HEARTBEAT_MS=1000 start_until

@@ -179,7 +179,7 @@ Test(tcp, who_reaches_whom) {
   tcp_blob a = blob_of(1, "10.0.0.1", "127.0.0.1"), same = blob_of(1, "10.9.0.1", "127.0.0.1");
   tcp_blob near = blob_of(2, "10.0.0.2", "127.0.0.1"), loop = blob_of(2, "127.0.0.1", NULL);
   tcp_blob v6 = blob_of(3, "fd00::1", NULL), both = blob_of(4, "10.7.0.1", "fd00::2");
-  tcp_blob none = {.magic = TCP_BLOB_MAGIC};
+  tcp_blob none = {.magic = TCP_BLOB_MAGIC, .sockets = 1};
   coll_link host, net;
   cr_assert_eq(reach(&a, &same, &host), 1);
   cr_assert_eq(reach(&a, &near, &net), 1);

@@ -86,7 +86,7 @@ static int start_listening(tcp_endpoint *ep) {
     return marked;
   colli_path_choose_inside(ep->listen_fd, &ep->marks, &ep->inside, ep->usual);
   ep->blob.magic = TCP_BLOB_MAGIC;
-  ep->blob.count = (uint32_t)count;
+  ep->blob.count = (uint16_t)count;
   ep->blob.host_id = env->host_id;
   ep->blob.machine_id = env->machine_id;
   for (int i = 0; i < count; i++)
@@ -123,6 +123,8 @@ static int tcp_open(const coll_transport_env *env, coll_endpoint **handle) {
   ep->patience_ns = colli_shortage_patience_ns(env->param(env->ctx, "COLL_TIMEOUT_MS"));
   ep->marks.traffic_class = atoi(env->param(env->ctx, "COLL_TCP_TRAFFIC_CLASS"));
   ep->marks.congestion = env->param(env->ctx, "COLL_TCP_CONGESTION");
+  const int sockets = atoi(env->param(env->ctx, "COLL_TCP_SOCKETS"));
+  ep->blob.sockets = sockets > 0 ? (uint16_t)sockets : 1;
   ep->tls = strcmp(env->param(env->ctx, "COLL_TLS"), "1") == 0;
   ep->listen_fd = ep->door_source.fd = -1;
   ep->door = COLLI_DOOR_CLOSED;

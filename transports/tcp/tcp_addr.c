@@ -33,7 +33,8 @@ static int affinity(const colli_addr *a, const colli_addr *b, bool one_host) {
 /* Reads a peer's blob; false if it is not valid. */
 bool tcp_blob_read(const uint8_t bytes[COLL_BLOB_BYTES], tcp_blob *blob) {
   memcpy(blob, bytes, sizeof(*blob));
-  return blob->magic == TCP_BLOB_MAGIC && blob->count <= COLLI_MAX_ADDRS;
+  return blob->magic == TCP_BLOB_MAGIC && blob->count <= COLLI_MAX_ADDRS && blob->sockets >= 1 &&
+         blob->sockets <= TCP_SOCKETS_MAX;
 }
 
 int tcp_reach(const uint8_t a[COLL_BLOB_BYTES], const uint8_t b[COLL_BLOB_BYTES], coll_link *link) {
@@ -128,13 +129,21 @@ static tcp_blob find_usable(const tcp_blob *blob, const tcp_blob *other) {
   return usable;
 }
 
+int tcp_count_sockets(const tcp_blob *a, const tcp_blob *b) {
+  const int one = tcp_count_nics(a), other = tcp_count_nics(b);
+  if (one != other && (one == 1 || other == 1))
+    return 1; /* rails that share an interface, of which one is used */
+  return (int)(a->sockets > b->sockets ? a->sockets : b->sockets);
+}
+
 int tcp_count_rails(const tcp_blob *a, const tcp_blob *b) {
   const int one = tcp_count_nics(a), other = tcp_count_nics(b);
   int most = one < other ? one : other;
   if (most == 1 && one != other)
     most = one > other ? count_near(a, b) : count_near(b, a);
-  if (a->host_id == b->host_id || most < 2)
+  if (a->host_id == b->host_id || most < 1)
     return 1;
+  most = (most < TCP_PAIRS_USED ? most : TCP_PAIRS_USED) * tcp_count_sockets(a, b);
   return most < TCP_RAILS_MAX ? most : TCP_RAILS_MAX;
 }
 

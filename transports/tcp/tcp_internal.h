@@ -29,14 +29,17 @@
 #define TCP_STUCK_NS       500000ull /* after so long without progress, buffer what peers send */
 #define TCP_HELLO_NS       1000000000ull /* until the peer's kernel must have a hello */
 #define TCP_REDIAL_NS      20000000ull   /* the pause if the peer had no time for a connection */
-#define TCP_RAILS_MAX      4             /* pairs of interfaces that a connection uses */
+#define TCP_PAIRS_USED     4             /* pairs of interfaces that a connection uses */
+#define TCP_SOCKETS_MAX    4             /* sockets of each */
+#define TCP_RAILS_MAX      8             /* sockets of a connection */
 #define TCP_LINGER_MS      2000          /* how long close() waits for a peer that reads nothing */
 #define TCP_LINGER_MOST_MS 10000         /* ... and for what was sent to arrive at all */
 
 /* What a peer must know. */
 typedef struct tcp_blob {
   uint32_t magic;
-  uint32_t count;
+  uint16_t count;
+  uint16_t sockets; /* COLL_TCP_SOCKETS */
   uint64_t host_id;
   uint64_t machine_id;
   colli_addr addrs[COLLI_MAX_ADDRS];
@@ -183,6 +186,9 @@ int tcp_candidates(const tcp_blob *self, const tcp_blob *peer, colli_addr *list,
 
 /* How many network interfaces a rank's host has, as far as it offers their addresses. */
 int tcp_count_nics(const tcp_blob *blob);
+
+/* How many sockets each pair of interfaces of two ranks gets. Symmetric. */
+int tcp_count_sockets(const tcp_blob *a, const tcp_blob *b);
 
 /* How many rails two ranks can have, those in reserve included; 1 on one host. Symmetric. */
 int tcp_count_rails(const tcp_blob *a, const tcp_blob *b);

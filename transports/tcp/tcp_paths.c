@@ -17,8 +17,8 @@ static void add_path(const tcp_pair *pair, const char *state, char *text, size_t
            colli_addr_host_text(&pair->to, to), state);
 }
 
-/* Adds the way of a socket. */
-static void add_socket(const tcp_conn *conn, char *text, size_t bytes) {
+/* Adds the way of a socket, and what is to be said of it. */
+static void add_socket(const tcp_conn *conn, const char *state, char *text, size_t bytes) {
   const tcp_blob *own = &conn->ep->blob;
   tcp_pair pair;
   if (!colli_net_end(conn->source.fd, false, &pair.from) ||
@@ -27,14 +27,33 @@ static void add_socket(const tcp_conn *conn, char *text, size_t bytes) {
   const colli_addr *known = colli_net_find_end(conn->source.fd, false, own->addrs, (int)own->count);
   if (known)
     pair.from = *known; /* which says the interface */
-  add_path(&pair, "", text, bytes);
+  add_path(&pair, state, text, bytes);
+}
+
+/* Adds the way of the rails of a pair of interfaces, at the first of them. */
+static void add_rails(const tcp_rails *rails, const tcp_conn *conn, char *text, size_t bytes) {
+  const tcp_conn *other, *first = NULL;
+  char state[32] = "";
+  int count = 0;
+  TAILQ_FOREACH(other, &rails->sockets, rail.link) {
+    if (!tcp_rail_is_open(other) || other->rail.nic_here != conn->rail.nic_here ||
+        other->rail.nic_there != conn->rail.nic_there)
+      continue;
+    first = first ? first : other;
+    count++;
+  }
+  if (count > 1)
+    snprintf(state, sizeof(state), " (%d sockets)", count);
+  if (first == conn)
+    add_socket(conn, state, text, bytes);
 }
 
 /* Adds so many pairs of interfaces that could have rails and have none. */
 static void add_lost(const tcp_rails *rails, int lost, char *text, size_t bytes) {
   tcp_pair pairs[TCP_PAIRS_MAX];
-  const tcp_pair *added[TCP_RAILS_MAX];
+  const tcp_pair *added[TCP_PAIRS_USED];
   const int count = tcp_pairs(&rails->ep->blob, &rails->peer, pairs);
+  lost = lost < TCP_PAIRS_USED ? lost : TCP_PAIRS_USED;
   for (int i = 0, done = 0; i < count && done < lost; i++) {
     bool free = tcp_rails_is_free(rails, &pairs[i]);
     for (int j = 0; free && j < done; j++)
@@ -52,7 +71,7 @@ int tcp_paths(coll_conn *base, char *text, size_t bytes) {
   *text = '\0';
   if (conn->state != TCP_ESTABLISHED)
     return 1;
-  add_socket(conn, text, bytes);
+  add_socket(conn, "", text, bytes);
   return 0;
 }
 
@@ -63,7 +82,7 @@ int tcp_rails_paths(coll_conn *base, char *text, size_t bytes) {
   *text = '\0';
   TAILQ_FOREACH(conn, &rails->sockets, rail.link)
     if (tcp_rail_is_open(conn))
-      add_socket(conn, text, bytes);
+      add_rails(rails, conn, text, bytes);
   add_lost(rails, lost, text, bytes);
   return lost > 0 ? lost : 0;
 }

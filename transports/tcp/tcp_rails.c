@@ -62,19 +62,36 @@ static void retire_surplus(tcp_rails *rails) {
       tcp_rails_retire(conn);
 }
 
+/* Retires those for which a new socket leaves no place: of its pair of interfaces the oldest, and
+ * all of pairs that clash with it. */
+static void make_place(tcp_rails *rails, const tcp_conn *conn) {
+  tcp_conn *other, *oldest = NULL;
+  int same = 0;
+  TAILQ_FOREACH(other, &rails->sockets, rail.link) {
+    if (other == conn || !tcp_rail_is_open(other) || conn->rail.nic_here == 0)
+      continue;
+    if (other->rail.nic_here == conn->rail.nic_here &&
+        other->rail.nic_there == conn->rail.nic_there) {
+      oldest = oldest ? oldest : other;
+      same++;
+      continue;
+    }
+    if (tcp_rails_clash(rails, conn->rail.nic_here, conn->rail.nic_there, other->rail.nic_here,
+                        other->rail.nic_there))
+      tcp_rails_retire(other);
+  }
+  if (same >= rails->each)
+    tcp_rails_retire(oldest);
+}
+
 /* A socket is established: it joins, and replaces those that use the same interfaces. */
 static void join(tcp_rails *rails, tcp_conn *conn) {
-  tcp_conn *other;
   conn->rail.joined = true;
   colli_path_hurry(conn->source.fd, TCP_RAILS_GONE_MS);
   conn->rail.nic_here = find_nic(conn->source.fd, false, &rails->ep->blob);
   conn->rail.nic_there = find_nic(conn->source.fd, true, &rails->peer);
   if (rails->dials)
-    TAILQ_FOREACH(other, &rails->sockets, rail.link)
-      if (other != conn && tcp_rail_is_open(other) && conn->rail.nic_here != 0 &&
-          tcp_rails_clash(rails, conn->rail.nic_here, conn->rail.nic_there, other->rail.nic_here,
-                          other->rail.nic_there))
-        tcp_rails_retire(other);
+    make_place(rails, conn);
   if (tcp_rails_share_one(rails))
     conn->rail.place = place_of(conn);
   if (rails->dials)
@@ -113,11 +130,17 @@ static int settle(tcp_rails *rails, uint64_t now_ns) {
 
 bool tcp_rails_is_free(const tcp_rails *rails, const tcp_pair *pair) {
   const tcp_conn *conn;
-  TAILQ_FOREACH(conn, &rails->sockets, rail.link)
-    if (tcp_rail_is_open(conn) && tcp_rails_clash(rails, pair->from.scope, pair->nic_there,
-                                                  conn->rail.nic_here, conn->rail.nic_there))
+  int same = 0;
+  TAILQ_FOREACH(conn, &rails->sockets, rail.link) {
+    if (!tcp_rail_is_open(conn))
+      continue;
+    if (conn->rail.nic_here == pair->from.scope && conn->rail.nic_there == pair->nic_there)
+      same++;
+    else if (tcp_rails_clash(rails, pair->from.scope, pair->nic_there, conn->rail.nic_here,
+                             conn->rail.nic_there))
       return false;
-  return true;
+  }
+  return same < rails->each;
 }
 
 /* Dials a pair of interfaces that clashes with no rail, if it is time. */
@@ -263,8 +286,9 @@ coll_conn *tcp_rails_connect(tcp_endpoint *ep, const coll_conn *base, const tcp_
   rails->dials = env->rank < base->peer;
   rails->peer = *where;
   rails->wanted = tcp_count_rails(&ep->blob, where);
-  rails->one_here = tcp_count_nics(&ep->blob) == 1;
-  rails->one_there = tcp_count_nics(where) == 1;
+  rails->each = tcp_count_sockets(&ep->blob, where);
+  rails->one_here = tcp_count_nics(&ep->blob) == 1 && tcp_count_nics(where) > 1;
+  rails->one_there = tcp_count_nics(where) == 1 && tcp_count_nics(&ep->blob) > 1;
   rails->log = colli_log_of(env->param(env->ctx, "COLL_LOG"), env->rank);
   rails->pause_ns = TCP_RAILS_PAUSE_NS;
   rails->acquired = -1;

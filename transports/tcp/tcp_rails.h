@@ -1,6 +1,6 @@
 /*
- * tcp_rails.h: a connection between hosts that have several network interfaces. It has several
- * sockets, one for each pair of interfaces that works (a rail):
+ * tcp_rails.h: a connection between hosts that have several network interfaces, or of which each
+ * pair of interfaces gets several sockets. Each of these that works is a rail:
  *
  *   pieces 0 1 2 3 4 5 ...  -->  rail A: 0 1 3 5     -->  by number: 0 1 2 3 4 5 ...
  *                           \->  rail B:   2 4  (3)  -/   (3) came twice and is dropped
@@ -11,7 +11,8 @@
  * they arrive first, as far as one can tell (tcp_rails_share.c). The receiver takes the next number
  * from whichever rail has it.
  *
- * No two rails have an interface in common, but for the only one of a host, which all share. Then
+ * Each pair of interfaces has up to so many rails (COLL_TCP_SOCKETS). Rails of different pairs have
+ * no interface in common, but for the only one of a host with several others, which all share. Then
  * all messages go over the rail whose pair of interfaces is best, as several would not be faster;
  * the others are in reserve, should it break. Interfaces that are farther away than others make no
  * rail then; the first socket, which may have one, is retired when it is no longer needed.
@@ -36,7 +37,7 @@
 #include "libcoll/base/log.h"
 #include "transports/tcp/tcp_internal.h"
 
-#define TCP_RAILS_SOCKETS   8         /* also retired ones, until the peer has closed them */
+#define TCP_RAILS_SOCKETS   16        /* also retired ones, until the peer has closed them */
 #define TCP_RAILS_KEPT      4u        /* messages that are kept, for each slot of the connection */
 #define TCP_RAILS_QUARTERS  4u        /* of a message, at most: two bits of a head */
 #define TCP_RAILS_LONG      16384     /* such pieces go over all rails that are not in reserve */
@@ -80,6 +81,7 @@ struct tcp_rails {
   int nsockets;
   int wanted; /* how many rails there can be: tcp_count_rails() */
   bool dials, was_up, closing;
+  int each;                 /* sockets of a pair of interfaces: tcp_count_sockets() */
   bool one_here, one_there; /* all rails share this host's, or the peer's, only interface */
   tcp_blob peer;
   colli_log log;
@@ -198,13 +200,13 @@ int tcp_rails_check(tcp_rails *rails);
 /* Makes a connection over rails; NULL: out of memory. */
 coll_conn *tcp_rails_connect(tcp_endpoint *ep, const coll_conn *base, const tcp_blob *where);
 
-/* Whether two rails, by their interfaces here and there, cannot both be open. */
+/* Whether two rails of different pairs of interfaces here and there cannot both be open. */
 static inline bool tcp_rails_clash(const tcp_rails *rails, uint32_t here, uint32_t there,
                                    uint32_t other_here, uint32_t other_there) {
   return (here == other_here && !rails->one_here) || (there == other_there && !rails->one_there);
 }
 
-/* Whether no open rail clashes with a pair. */
+/* Whether a pair of interfaces has too few rails and no other open one clashes with it. */
 bool tcp_rails_is_free(const tcp_rails *rails, const tcp_pair *pair);
 
 /* Looks after all connections over rails: 1 if something happened. */

@@ -1,6 +1,7 @@
 /*
  * tcp_rails_share.c: which rail gets a long piece. Rails whose interfaces are about as fast get
- * equal shares: a piece goes through the one on which this rank has the least under way. If one is
+ * equal shares: a piece goes through the one on which this rank has the least under way, and over
+ * that of its sockets that has the least. If one is
  * slower, it goes through that on which it arrives first, by what is under way and how fast they
  * are; else those behind it would wait for it. Source: Lim, Nahum, Towsley and Gibbens, "ECF: an
  * MPTCP path scheduler to manage heterogeneous paths", CoNEXT 2017.
@@ -304,7 +305,8 @@ tcp_conn *tcp_rails_choose(tcp_rails *rails, size_t bytes, uint64_t now_ns) {
     double time = (double)(nic->load + bytes) / share;
     if (!all.all_known)
       time += TIE * nic->nsamples;
-    if (!best || time < least) {
+    const bool is_lighter = best && tcp_rail_load(&conn->rail) < tcp_rail_load(&best->rail);
+    if (!best || time < least || (time == least && is_lighter)) {
       best = conn;
       least = time;
     }
