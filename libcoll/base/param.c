@@ -111,8 +111,8 @@ const colli_param_info colli_param_table[COLLI_PARAM_COUNT] = {
          "4. Ranks may differ: each sets what it sends. See docs/topology.md."},
     [COLLI_PARAM_TCP_SOCKETS] =
         {"COLL_TCP_SOCKETS", COLLI_PARAM_INT, "1", 1, 4,
-         "TCP sockets from one network interface to another host's: several, where the network "
-         "limits each. Of two ranks the larger number counts. See docs/topology.md."},
+         "TCP sockets from one network interface to another host's. Use several where the network "
+         "limits each connection. Of two ranks the larger number counts. See docs/topology.md."},
     [COLLI_PARAM_TCP_CONGESTION] =
         {"COLL_TCP_CONGESTION", COLLI_PARAM_STRING, "", 0, 0,
          "Congestion control of TCP connections between ranks: one of those that the kernel has, "

@@ -78,6 +78,10 @@ Test(tcp_pairs, several_sockets_of_a_pair) {
   tcp_blob others = with_nics(blob_of(1, "10.1.0.1", "10.2.0.1"), 2);
   others.sockets = 4;
   cr_expect_eq(tcp_count_sockets(&two, &others), 4);
+  others = with_sockets(1, 0);
+  two = with_sockets(2, 0);
+  two.sockets = 4;
+  cr_expect_eq(tcp_count_sockets(&two, &others), 2, "as many for each pair");
   cr_expect_eq(tcp_count_rails(&two, &others), TCP_RAILS_MAX);
 }
 

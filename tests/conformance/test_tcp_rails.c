@@ -170,22 +170,20 @@ Test(tcp_rails, two_sockets_at_once, .timeout = 60) {
   conf_finish(world);
 }
 
-/* All sockets of a pair of interfaces are made, have long messages, and are replaced if they break.
- */
+/* All sockets of a pair of interfaces are made, have pieces of long messages, and are replaced if
+ * they break. */
 Test(tcp_sockets, all_are_used, .timeout = 60) {
   conf_world *world = conf_begin(&sockets, 2, -1);
   conf_end taker = conf_connect(world, 1, 0, 0), dialer = conf_connect(world, 0, 1, 0);
   tcp_rails *rails = (tcp_rails *)dialer.conn;
-  for (int turn = 0; turn < 3; turn++) {
+  tcp_conn *conn;
+  for (uint64_t turn = 0; turn < 3; turn++) {
     while (tcp_rails_open(rails) < 3 || tcp_rails_open((tcp_rails *)taker.conn) < 3)
       conf_round(world);
-    uint64_t number = 10 * (uint64_t)turn;
-    for (int i = 0; i < 8; i++)
-      conf_exchange(world, &dialer, CONF_SEND, &taker, CONF_RECV, number + (uint64_t)i,
-                    world->slot_bytes);
-    tcp_conn *conn;
-    TAILQ_FOREACH(conn, &rails->sockets, rail.link)
-      cr_assert(!tcp_rail_is_open(conn) || conn->rail.given > 0, "a socket has no messages");
+    for (uint64_t i = 0; i < 4; i++)
+      conf_exchange(world, &dialer, CONF_SEND, &taker, CONF_RECV, 4 * turn + i, world->slot_bytes);
+    TAILQ_FOREACH(conn, &rails->sockets, rail.link) /* later, whole messages are as fast */
+      cr_assert(turn > 0 || conn->rail.given > 0, "a socket has no pieces");
     conn = TAILQ_FIRST(&rails->sockets);
     cr_assert_eq(shutdown(conn->source.fd, SHUT_RDWR), 0);
     while (tcp_rails_open(rails) == 3)

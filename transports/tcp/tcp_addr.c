@@ -129,22 +129,26 @@ static tcp_blob find_usable(const tcp_blob *blob, const tcp_blob *other) {
   return usable;
 }
 
-int tcp_count_sockets(const tcp_blob *a, const tcp_blob *b) {
-  const int one = tcp_count_nics(a), other = tcp_count_nics(b);
-  if (one != other && (one == 1 || other == 1))
-    return 1; /* rails that share an interface, of which one is used */
-  return (int)(a->sockets > b->sockets ? a->sockets : b->sockets);
-}
-
-int tcp_count_rails(const tcp_blob *a, const tcp_blob *b) {
+/* How many pairs of interfaces two ranks of different hosts use at most. */
+static int count_pairs(const tcp_blob *a, const tcp_blob *b) {
   const int one = tcp_count_nics(a), other = tcp_count_nics(b);
   int most = one < other ? one : other;
   if (most == 1 && one != other)
     most = one > other ? count_near(a, b) : count_near(b, a);
-  if (a->host_id == b->host_id || most < 1)
-    return 1;
-  most = (most < TCP_PAIRS_USED ? most : TCP_PAIRS_USED) * tcp_count_sockets(a, b);
-  return most < TCP_RAILS_MAX ? most : TCP_RAILS_MAX;
+  return most < TCP_PAIRS_USED ? most : TCP_PAIRS_USED;
+}
+
+int tcp_count_sockets(const tcp_blob *a, const tcp_blob *b) {
+  const int one = tcp_count_nics(a), other = tcp_count_nics(b), pairs = count_pairs(a, b);
+  if (pairs < 1 || (one != other && (one == 1 || other == 1)))
+    return 1; /* rails that share an interface, of which one is used */
+  const int wanted = (int)(a->sockets > b->sockets ? a->sockets : b->sockets);
+  return wanted * pairs < TCP_RAILS_MAX ? wanted : TCP_RAILS_MAX / pairs;
+}
+
+int tcp_count_rails(const tcp_blob *a, const tcp_blob *b) {
+  const int pairs = count_pairs(a, b);
+  return a->host_id == b->host_id || pairs < 1 ? 1 : pairs * tcp_count_sockets(a, b);
 }
 
 int tcp_pairs(const tcp_blob *self, const tcp_blob *peer, tcp_pair list[TCP_PAIRS_MAX]) {

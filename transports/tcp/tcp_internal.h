@@ -7,8 +7,8 @@
  * connect(). With COLL_TLS=1 the TLS handshake follows; on the dialer's side it is part of
  * dialling.
  *
- * Between hosts that have several network interfaces, a connection may have several of these
- * sockets: tcp_rails.h.
+ * Between hosts that have several network interfaces, or with COLL_TCP_SOCKETS, a connection may
+ * have several of these sockets: tcp_rails.h.
  *
  * The files, from the bottom: tcp_addr.c and tcp_source.c; tcp_conn.c; tcp_dial.c, tcp_accept.c and
  * tcp_linger.c; tcp_rails_*.c; tcp_paths.c; tcp.c with the table of operations.
@@ -22,7 +22,7 @@
 #include "libcoll/net/path.h"
 #include "transports/stream/stream.h"
 
-#define TCP_BLOB_MAGIC     0x70637443u /* "Ctcp" */
+#define TCP_BLOB_MAGIC     0x32706374u /* "tcp2"; changes with the blob */
 #define TCP_MAX_CANDIDATES 16
 #define TCP_DETAIL_BYTES   400
 #define TCP_DIAL_NS        5000000000ull /* how long one address may stay silent */
@@ -115,7 +115,7 @@ typedef struct tcp_rail {
   bool spare;                   /* the connection does without it */
   bool retired;                 /* nothing more is sent here; what the peer sent is still read */
   uint64_t since_ns;            /* when it began to dial */
-  bool silent;                  /* its other end did not answer, at the last look */
+  uint64_t silent_ns;           /* since when its other end has not answered; 0: it does */
   uint32_t nic_here, nic_there; /* the interfaces; 0: not known */
   int place;        /* if all rails share one interface: how good this one is, 0 is the best */
   uint64_t given;   /* bytes of messages that it was to send */
@@ -187,7 +187,7 @@ int tcp_candidates(const tcp_blob *self, const tcp_blob *peer, colli_addr *list,
 /* How many network interfaces a rank's host has, as far as it offers their addresses. */
 int tcp_count_nics(const tcp_blob *blob);
 
-/* How many sockets each pair of interfaces of two ranks gets. Symmetric. */
+/* How many sockets each pair of interfaces of two ranks gets at most. Symmetric. */
 int tcp_count_sockets(const tcp_blob *a, const tcp_blob *b);
 
 /* How many rails two ranks can have, those in reserve included; 1 on one host. Symmetric. */

@@ -84,7 +84,7 @@ static void make_place(tcp_rails *rails, const tcp_conn *conn) {
     tcp_rails_retire(oldest);
 }
 
-/* A socket is established: it joins, and replaces those that use the same interfaces. */
+/* A socket is established: it joins, and replaces those for which it leaves no place. */
 static void join(tcp_rails *rails, tcp_conn *conn) {
   conn->rail.joined = true;
   colli_path_hurry(conn->source.fd, TCP_RAILS_GONE_MS);
@@ -132,7 +132,7 @@ bool tcp_rails_is_free(const tcp_rails *rails, const tcp_pair *pair) {
   const tcp_conn *conn;
   int same = 0;
   TAILQ_FOREACH(conn, &rails->sockets, rail.link) {
-    if (!tcp_rail_is_open(conn))
+    if (!tcp_rail_is_open(conn) || conn->rail.nic_here == 0)
       continue;
     if (conn->rail.nic_here == pair->from.scope && conn->rail.nic_there == pair->nic_there)
       same++;
@@ -143,7 +143,7 @@ bool tcp_rails_is_free(const tcp_rails *rails, const tcp_pair *pair) {
   return same < rails->each;
 }
 
-/* Dials a pair of interfaces that clashes with no rail, if it is time. */
+/* Dials a pair of interfaces that is free, if it is time. */
 static void dial(tcp_rails *rails, uint64_t now_ns) {
   const tcp_conn *conn;
   if (now_ns < rails->dial_ns || rails->nsockets >= TCP_RAILS_SOCKETS ||
@@ -166,22 +166,39 @@ static void dial(tcp_rails *rails, uint64_t now_ns) {
 }
 
 /* Asks the kernel which open rails answer, once for each look: how many do. */
-static int count_answering(tcp_rails *rails) {
+static int count_answering(tcp_rails *rails, uint64_t now_ns) {
   tcp_conn *conn;
   int count = 0;
   TAILQ_FOREACH(conn, &rails->sockets, rail.link)
     if (tcp_rail_is_open(conn)) {
-      conn->rail.silent = colli_path_unheard(conn->source.fd) >= TCP_RAILS_UNHEARD;
-      count += !conn->rail.silent;
+      if (colli_path_unheard(conn->source.fd) < TCP_RAILS_UNHEARD)
+        conn->rail.silent_ns = 0;
+      else if (conn->rail.silent_ns == 0)
+        conn->rail.silent_ns = now_ns;
+      count += conn->rail.silent_ns == 0;
     }
   return count;
 }
 
+/* Whether another pair of interfaces than that of a rail has one that answers. */
+static bool answers_elsewhere(const tcp_conn *conn) {
+  const tcp_conn *other;
+  TAILQ_FOREACH(other, &conn->rail.rails->sockets, rail.link)
+    if (tcp_rail_is_open(other) && other->rail.silent_ns == 0 &&
+        (other->rail.nic_here != conn->rail.nic_here ||
+         other->rail.nic_there != conn->rail.nic_there))
+      return true;
+  return false;
+}
+
 /* Looks at an open rail. It is retired for one that answers only: if none does, it may be the one
- * that soon will. */
-static void look_at(tcp_conn *conn, int answering) {
-  conn->rail.spare = answering > (conn->rail.silent ? 0 : 1);
-  if (conn->rail.spare && conn->rail.silent)
+ * that soon will. Another one of the same interfaces may only not have noticed yet that these are
+ * cut. */
+static void look_at(tcp_conn *conn, int answering, uint64_t now_ns) {
+  const uint64_t silent_ns = conn->rail.silent_ns;
+  conn->rail.spare = answering > (silent_ns ? 0 : 1);
+  if (conn->rail.spare && silent_ns &&
+      (answers_elsewhere(conn) || now_ns - silent_ns >= TCP_RAILS_SIBLING_NS))
     tcp_rails_retire(conn);
 }
 
@@ -235,7 +252,7 @@ static void look(tcp_rails *rails, uint64_t now_ns) {
   if (now_ns < rails->look_ns)
     return;
   rails->look_ns = now_ns + TCP_RAILS_LOOK_NS;
-  const int answering = count_answering(rails);
+  const int answering = count_answering(rails, now_ns);
   if (answering == 0) { /* another pair of interfaces is needed soon */
     const uint64_t soon_ns = now_ns + TCP_RAILS_PAUSE_NS;
     rails->pause_ns = TCP_RAILS_PAUSE_NS;
@@ -244,7 +261,7 @@ static void look(tcp_rails *rails, uint64_t now_ns) {
   for (conn = TAILQ_FIRST(&rails->sockets); conn; conn = next) {
     next = TAILQ_NEXT(conn, rail.link);
     if (tcp_rail_is_open(conn))
-      look_at(conn, answering);
+      look_at(conn, answering, now_ns);
     else if (conn->state == TCP_ESTABLISHED && conn->rail.joined)
       tcp_rails_retire(conn);
   }

@@ -11,11 +11,12 @@
  * they arrive first, as far as one can tell (tcp_rails_share.c). The receiver takes the next number
  * from whichever rail has it.
  *
- * Each pair of interfaces has up to so many rails (COLL_TCP_SOCKETS). Rails of different pairs have
- * no interface in common, but for the only one of a host with several others, which all share. Then
- * all messages go over the rail whose pair of interfaces is best, as several would not be faster;
- * the others are in reserve, should it break. Interfaces that are farther away than others make no
- * rail then; the first socket, which may have one, is retired when it is no longer needed.
+ * Each pair of interfaces has as many rails as COLL_TCP_SOCKETS says, if these are not too many.
+ * Rails of different pairs have no interface in common, but for the only one of a host with several
+ * others, which all share. Then all messages go over the rail whose pair of interfaces is best, as
+ * several would not be faster; the others are in reserve, should it break. Interfaces that are
+ * farther away than others make no rail then; the first socket, which may have one, is retired when
+ * it is no longer needed.
  *
  * What is sent again may come behind later pieces of the same rail. If the wanted one has been
  * missing for a while, these are read to memory.
@@ -27,9 +28,9 @@
  * its peer on anything: the number alone decides what is delivered, and a copy too many is dropped.
  *
  * The lower rank dials: at first all addresses, one after the other, as if there were no rails;
- * then pairs of interfaces that no rail uses, again and again, ever later while none answers, but
- * soon again if no rail does. The higher one takes every socket that comes. The last rail is never
- * retired; its end ends the connection.
+ * then pairs of interfaces that have too few rails, again and again, ever later while none answers,
+ * but soon again if no rail does. The higher one takes every socket that comes. The last rail is
+ * never retired; its end ends the connection.
  */
 #ifndef COLLI_TRANSPORTS_TCP_RAILS_H
 #define COLLI_TRANSPORTS_TCP_RAILS_H
@@ -37,22 +38,23 @@
 #include "libcoll/base/log.h"
 #include "transports/tcp/tcp_internal.h"
 
-#define TCP_RAILS_SOCKETS   16        /* also retired ones, until the peer has closed them */
-#define TCP_RAILS_KEPT      4u        /* messages that are kept, for each slot of the connection */
-#define TCP_RAILS_QUARTERS  4u        /* of a message, at most: two bits of a head */
-#define TCP_RAILS_LONG      16384     /* such pieces go over all rails that are not in reserve */
-#define TCP_RAILS_SAMPLE    131072    /* bytes by which a speed is measured */
-#define TCP_RAILS_REAP      4         /* after so many messages, look what was acknowledged */
-#define TCP_RAILS_AHEAD     (1 << 24) /* no piece is so far before or behind the wanted one */
-#define TCP_RAILS_UNHEARD   2 /* questions or repetitions without an answer: a rail is retired */
-#define TCP_RAILS_BEHIND_NS 20000000ull   /* then later pieces are read first */
-#define TCP_RAILS_REAP_NS   1000000ull    /* at least so often, look what was acknowledged */
-#define TCP_RAILS_FULL_NS   2000000ull    /* so long a rank polls for acknowledgements */
-#define TCP_RAILS_LOOK_NS   100000000ull  /* how often to look for rails that do not answer */
-#define TCP_RAILS_GONE_MS   60000         /* a rail that has not answered for so long is closed */
-#define TCP_RAILS_DIAL_NS   3000000000ull /* how long a pair of addresses may take to answer */
-#define TCP_RAILS_PAUSE_NS  100000000ull  /* between attempts; doubled with each failure, up to: */
-#define TCP_RAILS_PAUSES_NS 10000000000ull
+#define TCP_RAILS_SOCKETS    24        /* also retired ones, until the peer has closed them */
+#define TCP_RAILS_KEPT       4u        /* messages that are kept, for each slot of the connection */
+#define TCP_RAILS_QUARTERS   4u        /* of a message, at most: two bits of a head */
+#define TCP_RAILS_LONG       16384     /* such pieces go over all rails that are not in reserve */
+#define TCP_RAILS_SAMPLE     131072    /* bytes by which a speed is measured */
+#define TCP_RAILS_REAP       4         /* after so many messages, look what was acknowledged */
+#define TCP_RAILS_AHEAD      (1 << 24) /* no piece is so far before or behind the wanted one */
+#define TCP_RAILS_UNHEARD    2 /* questions or repetitions without an answer: a rail is retired */
+#define TCP_RAILS_BEHIND_NS  20000000ull   /* then later pieces are read first */
+#define TCP_RAILS_REAP_NS    1000000ull    /* at least so often, look what was acknowledged */
+#define TCP_RAILS_FULL_NS    2000000ull    /* so long a rank polls for acknowledgements */
+#define TCP_RAILS_SIBLING_NS 5000000000ull /* so much later those of one cut pair notice it */
+#define TCP_RAILS_LOOK_NS    100000000ull  /* how often to look for rails that do not answer */
+#define TCP_RAILS_GONE_MS    60000         /* a rail that has not answered for so long is closed */
+#define TCP_RAILS_DIAL_NS    3000000000ull /* how long a pair of addresses may take to answer */
+#define TCP_RAILS_PAUSE_NS   100000000ull  /* between attempts; doubled with each failure, up to: */
+#define TCP_RAILS_PAUSES_NS  10000000000ull
 
 /* A piece of a message that the peer's kernel may not have yet. */
 typedef struct tcp_kept {

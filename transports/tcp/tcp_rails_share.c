@@ -1,7 +1,7 @@
 /*
  * tcp_rails_share.c: which rail gets a long piece. Rails whose interfaces are about as fast get
  * equal shares: a piece goes through the one on which this rank has the least under way, and over
- * that of its sockets that has the least. If one is
+ * its socket with the least. If one is
  * slower, it goes through that on which it arrives first, by what is under way and how fast they
  * are; else those behind it would wait for it. Source: Lim, Nahum, Towsley and Gibbens, "ECF: an
  * MPTCP path scheduler to manage heterogeneous paths", CoNEXT 2017.

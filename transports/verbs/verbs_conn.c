@@ -132,14 +132,14 @@ static bool link_done(verbs_conn *conn, int status) {
 /* Sends a word over the link, with a text. */
 static bool send_word(verbs_conn *conn, uint64_t what, const void *text, size_t bytes) {
   coll_tag tag = {{what, 0, 0}};
-  return link_done(conn, tcp_transport.send(conn->link, &tag, text, bytes));
+  return link_done(conn, conn->link->ops->send(conn->link, &tag, text, bytes));
 }
 
 /* Receives a word over the link, with a text. */
 static bool receive_word(verbs_conn *conn, uint64_t what, void *text, size_t bytes) {
   coll_tag expect = {{what, 0, 0}}, got;
   size_t got_bytes;
-  return link_done(conn, tcp_transport.recv(conn->link, &expect, text, bytes, &got, &got_bytes));
+  return link_done(conn, conn->link->ops->recv(conn->link, &expect, text, bytes, &got, &got_bytes));
 }
 
 /* The peer's offer has come: connects the queue pair. */
@@ -185,7 +185,7 @@ void verbs_conn_check_link(verbs_conn *conn) {
   coll_tag got;
   const void *buf;
   size_t bytes;
-  if (conn->gate || tcp_transport.slot_peek(conn->link, &got, &buf, &bytes) == COLL_T_AGAIN)
+  if (conn->gate || conn->link->ops->slot_peek(conn->link, &got, &buf, &bytes) == COLL_T_AGAIN)
     return;
   /*
    * A peer that leaves ends its link once its farewell is acknowledged, which devices may do a
@@ -208,7 +208,7 @@ void verbs_conn_free(verbs_conn *conn) {
   if (conn->slab.memory)
     verbs_slab_destroy(&conn->port->domain, &conn->slab);
   if (conn->link)
-    tcp_transport.disconnect(conn->link);
+    conn->link->ops->disconnect(conn->link);
   free(conn);
 }
 

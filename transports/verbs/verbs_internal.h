@@ -25,7 +25,7 @@
 #include "transports/verbs/verbs_ring.h"
 #include "transports/verbs/verbs_target.h"
 
-#define VERBS_BLOB_MAGIC     0x35627276u /* "vrb5": changes with all that travels */
+#define VERBS_BLOB_MAGIC     0x36627276u /* "vrb6": changes with all that travels */
 #define VERBS_BLOB_RAILS     2
 #define VERBS_LINK_BYTES     168    /* of the link's own blob */
 #define VERBS_SIGNAL_EVERY   8u     /* one send in so many has a completion */
