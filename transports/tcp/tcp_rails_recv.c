@@ -174,14 +174,14 @@ static bool go_on(tcp_rails *rails, const piece *p) {
 /* Receives the wanted piece to `buf`, the memory of its message: COLL_T_DONE, COLL_T_AGAIN or an
  * error. */
 static int receive_piece(tcp_rails *rails, const piece *p, char *buf) {
+  char *to = p->bytes > 0 ? buf + rails->done : buf; /* NULL where there are no bytes */
   if (!rails->shown) {
     coll_tag tag = *p->tag;
     size_t bytes;
-    return colli_stream_recv(&rails->current->stream, &tag, buf + rails->done, p->bytes, &tag,
-                             &bytes);
+    return colli_stream_recv(&rails->current->stream, &tag, to, p->bytes, &tag, &bytes);
   }
   if (p->bytes > 0)
-    memcpy(buf + rails->done, rails->shown->payload, p->bytes);
+    memcpy(to, rails->shown->payload, p->bytes);
   return COLL_T_DONE;
 }
 
