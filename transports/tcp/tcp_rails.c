@@ -265,7 +265,7 @@ static void look(tcp_rails *rails, uint64_t now_ns) {
     else if (conn->state == TCP_ESTABLISHED && conn->rail.joined)
       tcp_rails_retire(conn);
   }
-  if (!rails->closing)
+  if (!rails->closing && !rails->peeked)
     (void)tcp_rails_find(rails, false); /* finds the ends of rails, too */
   tell(rails, tcp_rails_open(rails));
 }

@@ -123,6 +123,7 @@ struct tcp_rails {
   size_t bytes, done;  /* how long it is; so many of its bytes are in pieces that are here */
   bool in_slot, whole; /* slot_peek() puts it together in `slot`; has done so */
   char *slot;
+  bool peeked; /* slot_peek() shows what `current` has */
 };
 
 /* Whether all rails of a connection share an only interface, so that one of them is used and the

@@ -166,6 +166,7 @@ static bool go_on(tcp_rails *rails, const piece *p) {
   free(rails->shown);
   rails->want++;
   rails->current = NULL;
+  rails->peeked = false;
   rails->shown = NULL;
   rails->behind_ns = 0;
   return is_last;
@@ -282,7 +283,8 @@ int tcp_rails_slot_peek(coll_conn *base, coll_tag *got, const void **buf, size_t
     const piece p = wanted_piece(rails);
     if (p.behind == 0 && rails->done == 0) {
       status = peek_whole(rails, got, buf, bytes);
-      if (status == COLL_T_DONE)
+      rails->peeked = status == COLL_T_DONE;
+      if (rails->peeked)
         return COLL_T_DONE;
     } else {
       status = prepare_slot(rails, &p);
