@@ -294,11 +294,11 @@ bool colli_addr_link_local(const colli_addr *addr) {
                            : addr->ip[0] == 0xfe && (addr->ip[1] & 0xc0) == 0x80;
 }
 
-/* Whether an address is a loopback address: 127/8, ::1. */
 size_t colli_addr_bytes(const colli_addr *addr) {
   return addr->family == 6 ? 16 : 4;
 }
 
+/* Whether an address is a loopback address: 127/8, ::1. */
 bool colli_addr_loopback(const colli_addr *addr) {
   static const uint8_t one[16] = {[15] = 1};
   return addr->family == 4 ? addr->ip[0] == 127 : memcmp(addr->ip, one, 16) == 0;

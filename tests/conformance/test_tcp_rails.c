@@ -3,7 +3,6 @@
 #include <arpa/inet.h>
 #include <net/if.h>
 #include <netinet/in.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -14,42 +13,23 @@
 #include "transports/tcp/tcp.h"
 #include "transports/tcp/tcp_rails.h"
 
-/* A network namespace with two interfaces. */
-static void *set_up(int nranks) {
-  static bool done; /* in this test's process */
-  (void)nranks;
-  if (done)
-    return NULL;
-  done = true;
-  if (unshare(CLONE_NEWNET) != 0 ||
-      system("ip link set lo up && ip link add a0 type veth peer name b0 && "
-             "ip link add a1 type veth peer name b1 && ip addr add 10.61.0.1/24 dev a0 && "
-             "ip addr add 10.62.0.1/24 dev a1 && ip link set a0 up && ip link set b0 up && "
-             "ip link set a1 up && ip link set b1 up") != 0)
-    cr_skip_test("needs root and ip (iproute2) to make a network namespace");
-  return NULL;
-}
-
-/* Each rank is on a host of its own. */
-static void prepare(coll_transport_env *env) {
-  env->host_id += (uint64_t)env->rank;
-}
-
-static const conf_transport small = {
-    .ops = &tcp_transport, .setup = set_up, .prepare = prepare, .listener = conf_tcp_listener};
+static const conf_transport small = {.ops = &tcp_transport,
+                                     .setup = conf_tcp_two_interfaces,
+                                     .prepare = conf_tcp_apart,
+                                     .listener = conf_tcp_listener};
 CONFORMANCE(tcp_rails, &small)
 
 static const conf_transport large = {.ops = &tcp_transport,
                                      .slot_bytes = 1 << 20,
                                      .slot_count = 16,
-                                     .setup = set_up,
-                                     .prepare = prepare,
+                                     .setup = conf_tcp_two_interfaces,
+                                     .prepare = conf_tcp_apart,
                                      .listener = conf_tcp_listener};
 CONFORMANCE(tcp_rails_large, &large)
 
 static const conf_transport tls = {.ops = &tcp_transport,
-                                   .setup = set_up,
-                                   .prepare = prepare,
+                                   .setup = conf_tcp_two_interfaces,
+                                   .prepare = conf_tcp_apart,
                                    .param = conf_tcp_with_tls,
                                    .listener = conf_tcp_listener};
 CONFORMANCE(tcp_rails_tls, &tls)
@@ -63,8 +43,8 @@ static const char *with_sockets(const char *name) {
 
 static const conf_transport sockets = {.ops = &tcp_transport,
                                        .slot_bytes = 1 << 17,
-                                       .setup = set_up,
-                                       .prepare = prepare,
+                                       .setup = conf_tcp_two_interfaces,
+                                       .prepare = conf_tcp_apart,
                                        .param = with_sockets,
                                        .listener = conf_tcp_listener};
 CONFORMANCE(tcp_sockets, &sockets)
@@ -95,16 +75,16 @@ static void cut_second(void *device) {
 }
 
 static const conf_transport broken = {.ops = &tcp_transport,
-                                      .setup = set_up,
-                                      .prepare = prepare,
+                                      .setup = conf_tcp_two_interfaces,
+                                      .prepare = conf_tcp_apart,
                                       .advance = cut_second,
                                       .listener = conf_tcp_listener};
 
 /* The same with messages that are cut into pieces. */
 static const conf_transport broken_pieces = {.ops = &tcp_transport,
                                              .slot_bytes = 1 << 17,
-                                             .setup = set_up,
-                                             .prepare = prepare,
+                                             .setup = conf_tcp_two_interfaces,
+                                             .prepare = conf_tcp_apart,
                                              .advance = cut_second,
                                              .listener = conf_tcp_listener};
 
@@ -115,8 +95,8 @@ static const char *with_two_sockets(const char *name) {
 
 static const conf_transport broken_sockets = {.ops = &tcp_transport,
                                               .slot_bytes = 1 << 17,
-                                              .setup = set_up,
-                                              .prepare = prepare,
+                                              .setup = conf_tcp_two_interfaces,
+                                              .prepare = conf_tcp_apart,
                                               .param = with_two_sockets,
                                               .advance = cut_second,
                                               .listener = conf_tcp_listener};
@@ -206,12 +186,12 @@ static const char *param_three(void *ctx, const char *name) {
 }
 
 static void prepare_one(coll_transport_env *env) {
-  prepare(env);
+  conf_tcp_apart(env);
   env->param = env->rank == 0 ? param_one : param_three;
 }
 
 static void *set_up_one(int nranks) {
-  set_up(nranks);
+  conf_tcp_two_interfaces(nranks);
   if (system("ip addr add 10.61.0.2/24 dev b0 && ip addr add 10.61.0.3/24 dev b1") != 0)
     cr_skip_test("needs root and ip (iproute2) to add addresses");
   return NULL;

@@ -118,7 +118,7 @@ Test(tcp_share, a_slow_rail_that_seemed_fast_is_noticed) {
   cr_assert(net.given[0] < 75, "%llu of 500", (unsigned long long)net.given[0]);
 }
 
-/* Slow networks, of which the others are FAST in tcp_rails_share.c. */
+/* At 1.25 bytes per ns and more, which is FAST in tcp_rails_share.c, messages are not cut. */
 Test(tcp_share, messages_are_cut_for_single_ones_and_unlike_shares) {
   static const struct {
     int rails;

@@ -3,12 +3,11 @@
  * there is no device, and under sanitizers. InfiniBand with two ports, RoCE, a device by which
  * writes arrive in two parts, and the fault decorator.
  */
-#include <sched.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "support_verbs.h"
 #include "tests/conformance/support_conformance.h"
+#include "tests/conformance/support_tcp.h"
 #include "transports/check/check.h"
 #include "transports/hook/fault.h"
 #include "transports/verbs/verbs.h"
@@ -50,30 +49,12 @@ CONFORMANCE(verbs_fake_large, &large)
 
 /* Hosts with two network interfaces: the links beside the queue pairs have several sockets. */
 static void *two_interfaces(int nranks) {
-  static bool done; /* in this test's process */
-  if (!done &&
-      (unshare(CLONE_NEWNET) != 0 ||
-       system("ip link set lo up && ip link add a0 type veth peer name b0 && "
-              "ip link add a1 type veth peer name b1 && ip addr add 10.61.0.1/24 dev a0 && "
-              "ip addr add 10.62.0.1/24 dev a1 && ip link set a0 up && ip link set b0 up && "
-              "ip link set a1 up && ip link set b1 up") != 0))
-    cr_skip_test("needs root and ip (iproute2) to make a network namespace");
-  done = true;
+  conf_tcp_two_interfaces(nranks);
   return infiniband(nranks);
 }
 
-static void on_another_host(coll_transport_env *env) {
-  env->host_id += (uint64_t)env->rank;
-}
-
-static const char *two_sockets(const char *name) {
-  return strcmp(name, "COLL_TCP_SOCKETS") == 0 ? "2" : NULL;
-}
-
-static const conf_transport linked = {.ops = &verbs_transport,
-                                      .setup = two_interfaces,
-                                      .prepare = on_another_host,
-                                      .param = two_sockets};
+static const conf_transport linked = {
+    .ops = &verbs_transport, .setup = two_interfaces, .prepare = conf_tcp_apart};
 CONFORMANCE(verbs_fake_linked, &linked)
 
 static void *slow(int nranks) {

@@ -6,13 +6,13 @@
 #include "libcoll/base/assert.h"
 #include "transports/tcp/tcp_rails.h"
 
-/* How far a piece is behind the wanted one, by what its head says. */
+/* How many pieces later than the wanted one a piece is, by what its head says. */
 static int32_t ahead_of(const tcp_rails *rails, uint32_t head) {
   const uint32_t behind = head % TCP_RAILS_QUARTERS;
   return (int32_t)(head - behind - tcp_rails_head(rails->want, 0)) / (int32_t)TCP_RAILS_QUARTERS;
 }
 
-/* The early piece that is so far behind the wanted one; NULL: it was not read. */
+/* The early piece that is so much later than the wanted one; NULL: it was not read. */
 static tcp_early *find_early(const tcp_rails *rails, int32_t ahead) {
   tcp_early *early;
   LIST_FOREACH(early, &rails->early, link)

@@ -1,10 +1,10 @@
 /*
  * tcp_rails_share.c: which rail gets a long piece. Rails whose interfaces are about as fast get
- * equal shares: a piece goes through the one on which this rank has the least under way, and over
- * its socket with the least. If one is
- * slower, it goes through that on which it arrives first, by what is under way and how fast they
- * are; else those behind it would wait for it. Source: Lim, Nahum, Towsley and Gibbens, "ECF: an
- * MPTCP path scheduler to manage heterogeneous paths", CoNEXT 2017.
+ * equal shares: a piece goes through the interface on which this rank has the least under way, and
+ * over its socket with the least. If one is slower, a piece goes through that on which it arrives
+ * first, by what is under way and how fast they are; else those behind it would wait for it.
+ * Source: Lim, Nahum, Towsley and Gibbens, "ECF: an MPTCP path scheduler to manage heterogeneous
+ * paths", CoNEXT 2017.
  *
  * How fast interfaces are is measured while all get equal shares. Single samples say little: a rank
  * sees late what has arrived, the later the busier its cores are; other ranks send, too; a network

@@ -412,6 +412,5 @@ void boot_dial_describe(const boot_dial *dial, char *text, size_t bytes) {
   if (dial->full && !dial->wrong_secret && !dial->altered && used < bytes)
     snprintf(text + used, bytes - used,
              "; its host may have addresses that it could not offer (six at most): choose "
-             "interfaces with "
-             "COLL_TCP_IFNAME");
+             "interfaces with COLL_TCP_IFNAME");
 }
