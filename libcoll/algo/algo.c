@@ -20,6 +20,7 @@ const colli_algo *const colli_algos[] = {
     &colli_reduce_scatter_pairwise,
     &colli_alltoall_direct,
     &colli_alltoall_pairwise,
+    &colli_alltoall_direct_sites,
     &colli_gather_direct,
     &colli_scatter_direct,
     &colli_scan_chain,

@@ -100,6 +100,7 @@ extern const colli_algo colli_reduce_scatter_ring;
 extern const colli_algo colli_reduce_scatter_pairwise;
 extern const colli_algo colli_alltoall_direct;
 extern const colli_algo colli_alltoall_pairwise;
+extern const colli_algo colli_alltoall_direct_sites;
 extern const colli_algo colli_gather_direct;
 extern const colli_algo colli_scatter_direct;
 extern const colli_algo colli_scan_chain;

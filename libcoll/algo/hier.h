@@ -9,6 +9,7 @@
 #define COLLI_ALGO_HIER_H
 
 #include "libcoll/algo/emit.h"
+#include "libcoll/algo/replay.h"
 
 /*
  * The parts of a hierarchical algorithm; each has one lane, and scratch for two vectors at most.
@@ -48,10 +49,10 @@ typedef struct colli_hier {
 int colli_hier_nchunks(const colli_hier *hier, const colli_shape *shape);
 coll_status colli_hier_emit(const colli_hier *hier, const colli_shape *shape, colli_sched **sched);
 
-/* By a replay of its events (cost/predict.h), because parts overlap in ways that no short formula
- * describes. For more than 64 ranks it is the sum of the parts, for near and far ranks; passes of
- * trees follow each other. */
-double colli_hier_cost(const colli_hier *hier, const colli_shape *shape,
+/* By a replay of its events (replay.h), because parts overlap in ways that no short formula
+ * describes. For more ranks than that takes it is the sum of the parts, for near and far ranks;
+ * passes of trees follow each other. `emit`: the algorithm's. */
+double colli_hier_cost(const colli_hier *hier, colli_emitter *emit, const colli_shape *shape,
                        const colli_partition *partition, size_t elem_bytes,
                        const colli_model *model);
 
@@ -66,7 +67,7 @@ double colli_hier_cost(const colli_hier *hier, const colli_shape *shape,
   }                                                                                                \
   static double name##_cost(const colli_shape *shape, const colli_partition *partition,            \
                             size_t elem_bytes, const colli_model *model) {                         \
-    return colli_hier_cost(hier, shape, partition, elem_bytes, model);                             \
+    return colli_hier_cost(hier, name##_emit, shape, partition, elem_bytes, model);                \
   }
 
 #endif

@@ -239,7 +239,7 @@ static void visit_hosts(int nranks, const char *hosts, rank_fn fn, unsigned turn
       "allreduce:hier_split",
       "allreduce:hier_trees",
       "allreduce:hier_lanes",
-      "allreduce:hier_sites,allgather:hier_sites,reduce_scatter:hier_sites",
+      "allreduce:hier_sites,allgather:hier_sites,reduce_scatter:hier_sites,alltoall:direct_sites",
       "allreduce:hier_levels",
       "allreduce:hier_levels_split",
       NULL};
