@@ -87,8 +87,8 @@ const colli_param_info colli_param_table[COLLI_PARAM_COUNT] = {
         {"COLL_LINK_SPEED", COLLI_PARAM_STRING, "", 0, 0,
          "Speed of this host's link to the other hosts, as 100mbit or 2.5gbit: a host that is "
          "slower than others gets less to do. measure: all hosts measure at creation, in up to a "
-         "second, unless they have a number here. Empty: what the kernel says of network "
-         "cards. See docs/levels.md."},
+         "second, unless they have a number here. Empty: what the kernel says of network cards, or "
+         "measured if hosts are far and have no levels. See docs/levels.md."},
     [COLLI_PARAM_LEVELS] =
         {"COLL_LEVELS", COLLI_PARAM_STRING, "", 0, 0,
          "Where this host is, from the widest group of hosts to the narrowest, as paris/rack7: "

@@ -1,5 +1,5 @@
 /* measure_links.c: has links between hosts measured, and tells the choice of algorithms. */
-#include "libcoll/create/measure_links.h"
+#include "libcoll/create/measure_levels.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -9,12 +9,8 @@
 #include "libcoll/base/clock.h"
 #include "libcoll/base/error.h"
 #include "libcoll/comm/comm.h"
-#include "libcoll/comm/inspect.h"
-#include "libcoll/create/assemble.h"
 #include "libcoll/measure/distance.h"
 #include "libcoll/measure/speed.h"
-#include "libcoll/progress/enter.h"
-#include "libcoll/tuning/hierarchy.h"
 #include "libcoll/tuning/link_speed.h"
 #include "libcoll/tuning/units.h"
 
@@ -27,12 +23,6 @@ typedef struct deadlines {
   uint64_t levels_ns, links_ns, end_ns;
 } deadlines;
 
-/* Some of the hosts' first ranks, which measure, and memory to find them. */
-typedef struct delegation {
-  colli_delegates delegates;
-  int *seen; /* room for a number for each rank */
-} delegation;
-
 /* What a rank has measured; 0: nothing. */
 typedef struct findings {
   double rate; /* of its host's link */
@@ -40,31 +30,6 @@ typedef struct findings {
   double line_alpha[COLLI_HOST_LEVELS], line_rate[COLLI_HOST_LEVELS];
   double missing; /* parts that it had no time for, or did not end in time */
 } findings;
-
-/* Lists the first rank of each number below nranks that `of` has, if it is one of `among` (NULL:
- * any). */
-static void list_first(const coll_comm *comm, const int32_t *of, const int32_t *among,
-                       delegation *out) {
-  int next = 0;
-  out->delegates.count = 0;
-  out->delegates.own = -1;
-  for (int rank = 0; rank < comm->nranks; rank++) {
-    if (of[rank] < next) /* numbers are in the order of their first ranks */
-      continue;
-    next = of[rank] + 1;
-    if (among && among[rank] != among[comm->rank])
-      continue;
-    if (rank == comm->rank)
-      out->delegates.own = out->delegates.count;
-    out->delegates.rank[out->delegates.count++] = rank;
-  }
-}
-
-/* The host of each rank. */
-static const int32_t *host_of(const coll_comm *comm) {
-  const colli_plans *plans = &comm->calls.plans;
-  return plans->ninner > 0 ? plans->inner[0] : plans->group;
-}
 
 /* The groups of ranks number k, from the narrowest (hosts) on. */
 static const int32_t *groups_at(const colli_plans *plans, int k) {
@@ -84,125 +49,14 @@ static bool is_line(const colli_plans *plans, int k) {
 bool colli_measure_is_wanted(const coll_comm *comm) {
   if (comm->calls.plans.ngroups <= 1)
     return false;
-  colli_rank_walk walk = colli_rank_walk_over(comm->table, COLLI_RANK_FIELD(link_source));
-  for (int rank = 0; rank < comm->nranks; rank++)
-    if (colli_rank_walk_to(&walk, rank)->link_source == COLLI_SPEED_WANTED)
+  colli_rank_walk walk =
+      colli_rank_walk_over(comm->table, COLLI_RANK_FIELDS(link_source, level_source));
+  for (int rank = 0; rank < comm->nranks; rank++) {
+    const colli_rank_info *info = colli_rank_walk_to(&walk, rank);
+    if (info->link_source == COLLI_SPEED_WANTED || info->level_source == COLLI_LEVELS_WANTED)
       return true;
+  }
   return false;
-}
-
-/* Replaces a setting by what was found, so that a communicator that takes this one's place after a
- * failure has it. If there is no room, that one lacks it. */
-static void keep(coll_comm *comm, colli_param_id id, const char *text) {
-  (void)colli_params_set_text(&comm->params, id, text);
-}
-
-/* Makes these records those of the table, and lets the choice of algorithms know. */
-static coll_status use_records(coll_comm *comm, const colli_rank_info *all, coll_error *error) {
-  coll_status status = colli_call_enter(comm); /* a progress thread reads the table, too */
-  if (status != COLL_OK)
-    return status;
-  status = colli_rank_table_replace(comm->table, all) ? colli_comm_refresh_model(comm, error)
-                                                      : COLL_ERR_NO_MEMORY;
-  colli_call_leave(comm);
-  return status;
-}
-
-/* ---- sites and racks ------------------------------------------------------------------------- */
-
-/* Writes the levels of a host: its site, if there are several, and its rack, if there are more
- * racks than sites. */
-static void name_levels(const colli_measured_levels *at, int host, char text[COLLI_LEVELS_BYTES]) {
-  const int site = at->sites.group[host] + 1, rack = at->racks.group[host] + 1;
-  if (at->sites.count > 1 && at->racks.count > at->sites.count)
-    snprintf(text, COLLI_LEVELS_BYTES, COLLI_LEVEL_MEASURED_SITE "%d/rack%d", site, rack);
-  else if (at->sites.count > 1)
-    snprintf(text, COLLI_LEVELS_BYTES, COLLI_LEVEL_MEASURED_SITE "%d", site);
-  else
-    snprintf(text, COLLI_LEVELS_BYTES, COLLI_LEVEL_MEASURED "rack%d", rack);
-}
-
-/* Logs groups of hosts, and why they are. */
-static void tell_groups(const coll_comm *comm, const delegation *some, const char *kind,
-                        const colli_measured_groups *groups) {
-  if (groups->apart_ns <= 0)
-    return;
-  colli_log_write(
-      &comm->log, COLLI_LOG_INFO,
-      "hosts are in %d %ss: round trips in a %s take at most %.4g ms, to another one at "
-      "least %.4g ms",
-      groups->count, kind, kind, groups->inside_ns * 1e-6, groups->apart_ns * 1e-6);
-  for (int i = 0; i < some->delegates.count; i++)
-    colli_log_write(&comm->log, COLLI_LOG_INFO, "host %s is at %s %d of %d",
-                    colli_rank_at(comm->table, some->delegates.rank[i]).host, kind,
-                    groups->group[i] + 1, groups->count);
-}
-
-/* Writes the levels of hosts into the table, and says so. */
-static coll_status note_levels(coll_comm *comm, const delegation *some,
-                               const colli_measured_levels *at, coll_error *error) {
-  const int32_t *host = host_of(comm);
-  colli_rank_info *all = colli_rank_table_unpack(comm->table);
-  if (!all)
-    return COLL_ERR_NO_MEMORY;
-  for (int rank = 0; rank < comm->nranks; rank++) { /* hosts are listed by their numbers */
-    name_levels(at, host[rank], all[rank].levels);
-    all[rank].level_source = COLLI_LEVELS_MEASURED;
-  }
-  keep(comm, COLLI_PARAM_LEVELS, all[comm->rank].levels);
-  if (comm->rank == 0) {
-    tell_groups(comm, some, "site", &at->sites);
-    tell_groups(comm, some, "rack", &at->racks);
-  }
-  const coll_status status = use_records(comm, all, error);
-  free(all);
-  return status;
-}
-
-/* A colli_round_trip_fn, for ranks that are connected. */
-static double round_trip_ns(coll_comm *comm, int rank) {
-  if (colli_call_enter(comm) != COLL_OK)
-    return 0;
-  const double ns = colli_comm_round_trip(comm, rank);
-  colli_call_leave(comm);
-  return ns;
-}
-
-/* Whether levels are declared, or declared not to be, or those of Slurm make groups. */
-static bool knows_levels(const coll_comm *comm) {
-  return colli_hierarchy_source(comm->table) >= COLLI_LEVELS_NONE || comm->calls.plans.ninner > 0 ||
-         comm->calls.plans.model.sites;
-}
-
-/* Finds sites and racks, unless levels are known. */
-static coll_status find_levels(coll_comm *comm, delegation *all, uint64_t until_ns,
-                               colli_measured_levels *out, coll_error *error) {
-  if (knows_levels(comm))
-    return COLL_OK;
-  list_first(comm, host_of(comm), NULL, all);
-  const colli_distances distances = {all->delegates, round_trip_ns, until_ns};
-  const size_t count = (size_t)all->delegates.count;
-  int *numbers = malloc(2 * count * sizeof(*numbers));
-  if (!numbers)
-    return COLL_ERR_NO_MEMORY;
-  colli_measured_groups *sites = &out->sites, *racks = &out->racks;
-  sites->group = numbers;
-  coll_status status = colli_measure_sites(comm, &distances, sites);
-  if (status == COLL_OK) {
-    *racks = *sites; /* with `late`: then there is no time for racks */
-    racks->group = memcpy(numbers + count, numbers, count * sizeof(*numbers));
-    status = colli_measure_racks(comm, &distances, racks);
-    racks->late = racks->late || sites->late;
-  }
-  if (status == COLL_OK && racks->late && comm->rank == 0)
-    colli_log_write(&comm->log, COLLI_LOG_INFO,
-                    "there was no time to find all sites and racks: if there are more, declare "
-                    "them (COLL_LEVELS)");
-  if (status == COLL_OK && racks->count > 1)
-    status = note_levels(comm, all, out, error);
-  free(numbers);
-  sites->group = racks->group = NULL;
-  return status;
 }
 
 /* ---- speeds ---------------------------------------------------------------------------------- */
@@ -212,9 +66,9 @@ static coll_status find_levels(coll_comm *comm, delegation *all, uint64_t until_
  * groups with this rank's; its own group first has `at` hosts that are before this rank's. False:
  * some group has no such host.
  */
-static bool list_counterparts(const coll_comm *comm, int k, delegation *out) {
+static bool list_counterparts(const coll_comm *comm, int k, colli_delegation *out) {
   const colli_plans *plans = &comm->calls.plans;
-  const int32_t *host = host_of(comm), *of = groups_at(plans, k);
+  const int32_t *host = colli_measure_host_of(comm), *of = groups_at(plans, k);
   const int32_t *among = k < plans->ninner ? groups_at(plans, k + 1) : NULL;
   int groups = 0, at = -1;
   for (int pass = 0; pass < 2; pass++) { /* the first one finds `at` */
@@ -246,7 +100,7 @@ static bool list_counterparts(const coll_comm *comm, int k, delegation *out) {
 /* Measures the ways from this rank's group number k to the next one: all hosts at once (of each
  * group as many as the smallest has), as a level's speed is that which each has then; over a line
  * between sites one for each, as that is what is sent there. */
-static coll_status measure_level(coll_comm *comm, int k, uint64_t end_ns, delegation *some,
+static coll_status measure_level(coll_comm *comm, int k, uint64_t end_ns, colli_delegation *some,
                                  findings *found) {
   const int level = level_at(&comm->calls.plans, k), left = comm->calls.plans.ninner - k + 1;
   double *alpha_ns = &found->line_alpha[level], *rate = &found->line_rate[level];
@@ -259,7 +113,8 @@ static coll_status measure_level(coll_comm *comm, int k, uint64_t end_ns, delega
   found->missing += *rate <= 0;
   /* What the network says holds for shorter messages, when nobody else sends. */
   const double way_ns =
-      round_trip_ns(comm, some->delegates.rank[(some->delegates.own + 1) % some->delegates.count]) /
+      colli_measure_round_trip_ns(
+          comm, some->delegates.rank[(some->delegates.own + 1) % some->delegates.count]) /
       2;
   if (way_ns > 0)
     *alpha_ns = *alpha_ns > 0 ? fmin(*alpha_ns, way_ns) : way_ns;
@@ -268,11 +123,11 @@ static coll_status measure_level(coll_comm *comm, int k, uint64_t end_ns, delega
 
 /* Measures the link of this rank's host, among those of its widest group, and then what lies
  * between the groups of each level. */
-static coll_status measure_speeds(coll_comm *comm, delegation *some, const deadlines *by,
+static coll_status measure_speeds(coll_comm *comm, colli_delegation *some, const deadlines *by,
                                   findings *found) {
   const colli_plans *plans = &comm->calls.plans;
   const bool wide = plans->model.sites || plans->ninner > 0;
-  list_first(comm, host_of(comm), wide ? plans->group : NULL, some);
+  colli_measure_list_first(comm, colli_measure_host_of(comm), wide ? plans->group : NULL, some);
   const colli_delegates *delegates = &some->delegates;
   bool late = false;
   coll_status status = colli_measure_link(comm, delegates, by->links_ns, &found->rate, &late);
@@ -325,7 +180,7 @@ static void fill_alphas(const colli_measured_groups *at, int level, int nranks, 
  * Hosts with a rank whose user has given a number get none. `first` has room for as many. */
 static void spread(const coll_comm *comm, const colli_measured_levels *levels, findings *all,
                    findings *first) {
-  const int32_t *host = host_of(comm);
+  const int32_t *host = colli_measure_host_of(comm);
   double most = 0;
   for (int k = 0; k <= comm->calls.plans.ninner; k++)
     spread_level(comm, k, all, first);
@@ -373,7 +228,7 @@ static void tell_level(const coll_comm *comm, int k, const findings *found) {
 }
 
 /* Says what was found, on rank 0. */
-static void tell_speeds(const coll_comm *comm, const delegation *all, const findings *found) {
+static void tell_speeds(const coll_comm *comm, const colli_delegation *all, const findings *found) {
   double missing = 0;
   for (int i = 0; i < all->delegates.count; i++) {
     const int rank = all->delegates.rank[i];
@@ -414,16 +269,16 @@ static coll_status note_speeds(coll_comm *comm, const findings *found, coll_erro
     info->link_source = COLLI_SPEED_MEASURED;
     if (rank == comm->rank) {
       colli_print_speed(info->link_mbit, text, sizeof(text));
-      keep(comm, COLLI_PARAM_LINK_SPEED, text);
+      colli_measure_keep(comm, COLLI_PARAM_LINK_SPEED, text);
     }
   }
-  const coll_status status = use_records(comm, all, error);
+  const coll_status status = colli_measure_use_records(comm, all, error);
   free(all);
   return status;
 }
 
 /* Measures speeds and lets all ranks know. */
-static coll_status find_speeds(coll_comm *comm, delegation *some, const deadlines *by,
+static coll_status find_speeds(coll_comm *comm, colli_delegation *some, const deadlines *by,
                                const colli_measured_levels *levels, coll_error *error) {
   const size_t n = (size_t)comm->nranks;
   findings mine = {0}, *all = calloc(2 * n, sizeof(*all));
@@ -434,7 +289,7 @@ static coll_status find_speeds(coll_comm *comm, delegation *some, const deadline
     status = coll_allgather(&mine, all, sizeof(mine) / sizeof(double), COLL_FLOAT64, comm);
   if (status == COLL_OK) {
     spread(comm, levels, all, all + n);
-    list_first(comm, host_of(comm), NULL, some);
+    colli_measure_list_first(comm, colli_measure_host_of(comm), NULL, some);
     if (comm->rank == 0)
       tell_speeds(comm, some, all);
     status = note_speeds(comm, all, error);
@@ -444,14 +299,16 @@ static coll_status find_speeds(coll_comm *comm, delegation *some, const deadline
 }
 
 /* Finds out all that there is to find out. */
-static coll_status measure_all(coll_comm *comm, uint64_t budget_ns, delegation *some,
+static coll_status measure_all(coll_comm *comm, uint64_t budget_ns, colli_delegation *some,
                                colli_measured_levels *levels, coll_error *error) {
   coll_status status = coll_barrier(comm); /* so that time begins for all ranks */
   const uint64_t now = colli_now_ns();
   const deadlines by = {now + (uint64_t)(LEVELS_PART * (double)budget_ns),
                         now + (uint64_t)(LINKS_PART * (double)budget_ns), now + budget_ns};
   if (status == COLL_OK)
-    status = find_levels(comm, some, by.levels_ns, levels, error);
+    status = colli_measure_forget(comm, error);
+  if (status == COLL_OK)
+    status = colli_measure_find_levels(comm, some, by.levels_ns, levels, error);
   return status == COLL_OK ? find_speeds(comm, some, &by, levels, error) : status;
 }
 
@@ -462,7 +319,7 @@ coll_status colli_measure_links(coll_comm *comm, uint64_t budget_ns, colli_measu
   levels->sites = levels->racks = found.sites;
   if (comm->calls.plans.ngroups <= 1)
     return COLL_OK;
-  delegation some = {.delegates.rank = calloc(2 * (size_t)comm->nranks, sizeof(int))};
+  colli_delegation some = {.delegates.rank = calloc(2 * (size_t)comm->nranks, sizeof(int))};
   int *memory = some.delegates.rank;
   some.seen = memory ? memory + comm->nranks : NULL;
   const coll_status status =

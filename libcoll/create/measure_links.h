@@ -15,17 +15,18 @@ typedef struct colli_measured_levels {
   bool *measured; /* the caller's room: for each rank, whether its host's link was; NULL: none */
 } colli_measured_levels;
 
-/* Whether the record of some rank asks for it, and there are several hosts. */
+/* Whether some rank asks for it, or is far from where it checked in, and there are several hosts.
+ */
 bool colli_measure_is_wanted(const coll_comm *comm);
 
 /*
- * Measures, where there are several hosts, and tells all ranks' cost models. After budget_ns, from
- * when all ranks have come, it begins nothing more; what has begun ends. What it has not found by
- * then counts as not known, as the log says; but far sites are found, however long that takes.
- * *levels (unless NULL): what was found, or zeros if levels were known. All ranks call it, right
- * after they have joined and outside of other calls. COLL_TIMEOUT_MS bounds each message. On an
- * error, which the record explains, the communicator has failed on all ranks. Errors: NO_MEMORY,
- * and those of messages.
+ * Measures, where there are several hosts, and tells all ranks' cost models; what was measured
+ * before is forgotten. After budget_ns, from when all ranks have come, it begins nothing more; what
+ * has begun ends. What it has not found by then counts as not known, as the log says; but far sites
+ * are found, however long that takes. *levels (unless NULL): what was found, or zeros if levels
+ * were known. All ranks call it, right after they have joined and outside of other calls.
+ * COLL_TIMEOUT_MS bounds each message. On an error, which the record explains, the communicator has
+ * failed on all ranks. Errors: NO_MEMORY, and those of messages.
  */
 coll_status colli_measure_links(coll_comm *comm, uint64_t budget_ns, colli_measured_levels *levels,
                                 coll_error *error);

@@ -33,6 +33,7 @@ typedef enum colli_speed_source {
 /* Where colli_rank_info.levels comes from. Later ones are trusted more. */
 typedef enum colli_level_source {
   COLLI_LEVELS_UNKNOWN,
+  COLLI_LEVELS_WANTED,   /* not known, and the rank is far from where it checked in */
   COLLI_LEVELS_MEASURED, /* at creation */
   COLLI_LEVELS_SLURM,    /* Slurm's topology */
   COLLI_LEVELS_NONE,     /* COLL_LEVELS=none: there are none, whatever others know */

@@ -22,7 +22,8 @@ count() {
 
 # halved OPERATION: with declared sites, half as much goes over the line, and what else is sent.
 halved() {
-  count "nothing known" "$1" true
+  count "no sites" "$1" "export COLL_LEVELS=none"
+  expect "nothing is measured then ($1)" [ "$(grep -c measured "$out/0")" = 0 ]
   plain=$moved
   count "declared sites" "$1" "export COLL_LEVELS=site\$((COLL_RANK % 2))@100mbit,10ms"
   expect "much less goes over the line ($1: $moved instead of $plain bytes)" [ $((3 * moved)) -lt $((2 * plain)) ]
@@ -52,7 +53,9 @@ for hosts_of_ranks in "1 2 3 4" "1 3 2 4" "1 2 4 3"; do
 done
 hosts_of_ranks=$hosts
 
-count "measured sites" allreduce "[ \$COLL_RANK != 3 ] || export COLL_LINK_SPEED=measure"
+# Far hosts measure what nobody has declared; one has declared its link.
+count "measured sites" allreduce "[ \$COLL_RANK != 3 ] || export COLL_LINK_SPEED=10gbit"
+expect "declared links are not measured" [ "$(grep -c "the link of host .* measured" "$out/0")" -le 3 ]
 expect "two sites are found" [ "$(grep -c "is at site [12] of 2" "$out/0")" = 4 ]
 expect "each has two hosts" [ "$(grep -c "is at site 2 of 2" "$out/0")" = 2 ]
 expect "the line is measured" grep -q "from host .*'s site to the next: .* Mbit/s measured" "$out/0"
@@ -60,11 +63,11 @@ expect "less goes over the line ($moved instead of $plain bytes)" [ "$moved" -lt
 expect "the log says why there are sites" \
   grep -qE "hosts are in 2 sites: round trips in a site take at most 0.* ms, to another one at least 1.* ms" "$out/0"
 
-COLL_LINK_SPEED=measure start_ranks 120 "$BUILD/tests/hosts_parts"
+start_ranks 120 "$BUILD/tests/hosts_parts"
 expect "communicators made from one with sites give right results" all_succeed
 
 # The one that joins does not know where it is.
-COLL_LOG=info COLL_LINK_SPEED=measure start_ranks 120 "$BUILD/tests/hosts_parts" "$out/id"
+COLL_LOG=info start_ranks 120 "$BUILD/tests/hosts_parts" "$out/id"
 expect "one with sites grows, and shrinks again, with right results" all_succeed
 expect "sites were found before that" [ "$(grep -c "is at site [12] of 2" "$out/0")" = 3 ]
 
@@ -100,7 +103,7 @@ far_sites() {
       END { exit lines != 2 || wrong }'
 }
 expect "a far line is laid" lay_line 400000000 100 >"$out/laid" 2>&1
-count "far sites" allreduce "export COLL_LINK_SPEED=measure"
+count "far sites" allreduce true
 expect "two far sites are found, with the line's latency" far_sites
 
 # What lies between is near now, but farther than hosts of one bridge are from each other, and two hosts share it.
@@ -108,8 +111,9 @@ expect "another line is laid" lay_line 100000000 0.6
 count "measured racks" allreduce "[ \$COLL_RANK != 3 ] || export COLL_LINK_SPEED=measure"
 expect "two racks are found" [ "$(grep -c "is at rack [12] of 2" "$out/0")" = 4 ]
 expect "each has two hosts (racks)" [ "$(grep -c "is at rack 2 of 2" "$out/0")" = 2 ]
-expect "each host has half of what is between them" \
-  grep -qE "from host .*'s group to the next: .* [1-5][0-9](\.[0-9]*)? Mbit/s measured for each host" "$out/0"
+# Half of it; but whoever measures longest has the line alone at the end.
+expect "each host has a part of what is between them" \
+  grep -qE "from host .*'s group to the next: .* [1-7][0-9](\.[0-9]*)? Mbit/s measured for each host" "$out/0"
 expect "less goes over the line (racks: $moved instead of $plain bytes)" [ "$moved" -lt "$plain" ]
 
 start_ranks 60 sh -c '[ $COLL_RANK = 2 ] || export COLL_LEVELS=a; exec "$@"' sh "$BUILD/bin/coll_perf" allreduce -b 8 -e 8

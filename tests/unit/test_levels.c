@@ -55,6 +55,15 @@ Test(levels, none_wins_over_what_is_not_declared) {
   }
 }
 
+/* Who only wants levels has none yet. */
+Test(levels, none_while_they_are_wanted) {
+  colli_rank_info all[RANKS];
+  colli_level_source trusted;
+  fill_groups(all, COLLI_LEVELS_WANTED);
+  cr_expect_eq(groups_of(all, &trusted), RANKS);
+  cr_expect_eq(trusted, COLLI_LEVELS_WANTED);
+}
+
 /* What is wrong with a setting; "" if nothing is, and then what the record says. */
 static const char *describe(const char *text, colli_rank_info *info) {
   static coll_error error;

@@ -9,6 +9,7 @@
 #include "libcoll/base/assert.h"
 #include "libcoll/base/clock.h"
 #include "libcoll/base/error.h"
+#include "libcoll/net/path.h"
 
 /* The place of a rank in the arrays of the server. */
 static int index_of(const boot_server *s, int rank) {
@@ -62,6 +63,13 @@ static void take_deadline(boot_server *s, const boot_checkin *in) {
     s->deadline_ns = deadline_ns;
 }
 
+/* Has links measured if a rank is far, as its record tells all ranks, unless levels are known. */
+static void want_levels(const serve_conn *conn, colli_rank_info *info) {
+  if (info->level_source == COLLI_LEVELS_UNKNOWN &&
+      colli_path_round_trip_ns(conn->conn.fd) >= COLLI_PATH_FAR_NS)
+    info->level_source = COLLI_LEVELS_WANTED;
+}
+
 /* Checks received records and keeps them. */
 static coll_status enter_records(boot_server *s, serve_conn *conn) {
   const boot *b = s->b;
@@ -82,6 +90,7 @@ static coll_status enter_records(boot_server *s, serve_conn *conn) {
     if (status != COLL_OK)
       return status;
   }
+  want_levels(conn, info);
   memcpy(&s->all[index_of(s, conn->rank)], info, (size_t)count * sizeof(*info));
   memset(&s->is_in[index_of(s, conn->rank)], true, (size_t)count * sizeof(*s->is_in));
   conn->checked_in = true;
