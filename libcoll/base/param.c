@@ -77,12 +77,11 @@ const colli_param_info colli_param_table[COLLI_PARAM_COUNT] = {
                                  "takes about 120 bytes."},
     [COLLI_PARAM_PROFILER] = {"COLL_PROFILER", COLLI_PARAM_STRING, "", 0, 0,
                               "Path of a profiler, a shared library that is told when operations "
-                              "begin and end (coll/coll_profiler.h). See docs/tracing.md. Empty: "
-                              "none."},
+                              "begin and end (coll/coll_profiler.h). See docs/tracing.md."},
     [COLLI_PARAM_HOST_ID] =
         {"COLL_HOST_ID", COLLI_PARAM_STRING, "", 0, 0,
-         "Any text; ranks with the same text count as one host, with "
-         "another text as on another machine. Empty: boot id and network namespace. For tests."},
+         "Any text; ranks with the same text count as one host, with another text as on another "
+         "machine. Empty: boot id and network namespace. For tests."},
     [COLLI_PARAM_LINK_SPEED] =
         {"COLL_LINK_SPEED", COLLI_PARAM_STRING, "", 0, 0,
          "Speed of this host's link to the other hosts, as 100mbit or 2.5gbit: a host that is "
@@ -110,9 +109,10 @@ const colli_param_info colli_param_table[COLLI_PARAM_COUNT] = {
          "Traffic class of what ranks send each other over TCP: four times the DSCP, a multiple of "
          "4. Ranks may differ: each sets what it sends. See docs/topology.md."},
     [COLLI_PARAM_TCP_SOCKETS] =
-        {"COLL_TCP_SOCKETS", COLLI_PARAM_INT, "1", 1, 4,
-         "TCP sockets from one network interface to another host's. Use several where the network "
-         "limits each connection. Of two ranks the larger number counts. See docs/topology.md."},
+        {"COLL_TCP_SOCKETS", COLLI_PARAM_INT, "0", 0, 4,
+         "TCP sockets from each network interface to another host's, where the network limits "
+         "each. Of two ranks the larger number counts. 0: one, or one for each card of a bond "
+         "that deals out connections. See docs/topology.md."},
     [COLLI_PARAM_TCP_CONGESTION] =
         {"COLL_TCP_CONGESTION", COLLI_PARAM_STRING, "", 0, 0,
          "Congestion control of TCP connections between ranks: one of those that the kernel has, "

@@ -154,6 +154,33 @@ colli_interface_kind colli_interface_find_kind(const char *root, const char *nam
   return has_file(root, name, "bridge") ? COLLI_INTERFACE_BRIDGE : COLLI_INTERFACE_OTHER;
 }
 
+/* Reads a line that the kernel has of an interface; "" if there is none. */
+static void read_line(const char *root, const char *name, const char *what, char *line, int room) {
+  char path[PATH_MAX];
+  snprintf(path, sizeof(path), "%s/class/net/%s/%s", root, name, what);
+  FILE *file = fopen(path, "re");
+  if (!file || !fgets(line, room, file))
+    *line = '\0';
+  if (file)
+    fclose(file);
+}
+
+int colli_interface_spread(const char *root, const char *name) {
+  char card[IF_NAMESIZE], mode[64], policy[64], cards[512];
+  if (!find_card(root, name, DEPTH_MOST, card))
+    return 1;
+  read_line(root, card, "bonding/mode", mode, sizeof(mode));
+  read_line(root, card, "bonding/xmit_hash_policy", policy, sizeof(policy));
+  read_line(root, card, "bonding/slaves", cards, sizeof(cards));
+  if ((strncmp(mode, "balance-xor", 11) != 0 && strncmp(mode, "802.3ad", 7) != 0) ||
+      (strncmp(policy, "layer3+4", 8) != 0 && strncmp(policy, "encap3+4", 8) != 0))
+    return 1;
+  int count = 0;
+  for (char *next = cards, *card_name; (card_name = strsep(&next, " \n"));)
+    count += *card_name != '\0';
+  return count > 1 ? count : 1;
+}
+
 /* Where the card that an interface is, or is on top of, is plugged in; false: it has none, or
  * several. */
 static bool find_place(const char *root, unsigned index, colli_pci_place *place) {

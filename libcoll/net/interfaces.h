@@ -32,6 +32,11 @@ bool colli_interface_near(const char *root, const char *name);
  * `root` has it. */
 colli_pci_distance colli_interface_distance(const char *root, unsigned index, const char *gpu);
 
+/* Among how many cards an interface deals out connections, as sysfs at `root` has it: those of a
+ * bond that looks at ports (modes balance-xor and 802.3ad, layer3+4 or encap3+4), also below a VLAN
+ * or bridge; else 1. */
+int colli_interface_spread(const char *root, const char *name);
+
 /* What is behind an interface, as sysfs at `root` has it. */
 colli_interface_kind colli_interface_find_kind(const char *root, const char *name);
 

@@ -65,6 +65,34 @@ Test(order, kinds, .init = make_root, .fini = remove_root) {
   expect_kind("cni0", COLLI_INTERFACE_BRIDGE);
 }
 
+/* Bonds that look at ports deal out connections among their cards. */
+Test(order, spread, .init = make_root, .fini = remove_root) {
+  static const struct {
+    const char *mode, *policy, *cards;
+    int spread;
+  } bonds[] = {{"802.3ad 4", "layer3+4 1", "eth0 eth1", 2},
+               {"balance-xor 2", "encap3+4 4", "eth0 eth1 eth2", 3},
+               {"802.3ad 4", "layer3+4 1", "eth0", 1},
+               {"802.3ad 4", "layer3+4 1", "", 1},
+               {"802.3ad 4", "layer2 0", "eth0 eth1", 1},
+               {"802.3ad 4", "layer2+3 2", "eth0 eth1", 1},
+               {"balance-rr 0", "layer3+4 1", "eth0 eth1", 1},
+               {"active-backup 1", "layer3+4 1", "eth0 eth1", 1},
+               {"", "", "eth0 eth1", 1}};
+  put("eth0/device/", "");
+  put("bond0/lower_eth0/", "");
+  put("bond0.7/lower_bond0/", "");
+  for (size_t i = 0; i < sizeof(bonds) / sizeof(*bonds); i++) {
+    put("bond0/bonding/mode", bonds[i].mode);
+    put("bond0/bonding/xmit_hash_policy", bonds[i].policy);
+    put("bond0/bonding/slaves", bonds[i].cards);
+    cr_expect_eq(colli_interface_spread(root, "bond0"), bonds[i].spread, "bond %zu", i);
+    cr_expect_eq(colli_interface_spread(root, "bond0.7"), bonds[i].spread, "VLAN of bond %zu", i);
+  }
+  cr_expect_eq(colli_interface_spread(root, "eth0"), 1);
+  cr_expect_eq(colli_interface_spread(root, "nosuch"), 1);
+}
+
 /* An address of the interface with an index. */
 static colli_interface address(const char *ip, uint32_t scope, colli_interface_kind kind,
                                long mbit) {

@@ -65,6 +65,27 @@ static void tell_gpu(const coll_transport_env *env, unsigned index) {
                     colli_pci_explain(distance, env->gpu, why));
 }
 
+/* How many sockets this rank wants from each interface to another host's: so many as
+ * COLL_TCP_SOCKETS says, or as fill a bond that sends each connection over one of its cards. */
+static uint16_t count_sockets(const tcp_endpoint *ep) {
+  const coll_transport_env *env = ep->env;
+  const colli_log log = colli_log_of(env->param(env->ctx, "COLL_LOG"), env->rank);
+  const int wanted = atoi(env->param(env->ctx, "COLL_TCP_SOCKETS"));
+  int most = 1;
+  for (int i = 0; i < ep->blob.count && wanted == 0; i++) {
+    char name[IF_NAMESIZE];
+    const bool has_name = if_indextoname(ep->blob.addrs[i].scope, name);
+    const int cards = has_name ? colli_interface_spread("/sys", name) : 1;
+    if (cards <= most)
+      continue;
+    most = cards < TCP_SOCKETS_MAX ? cards : TCP_SOCKETS_MAX;
+    colli_log_write(&log, COLLI_LOG_INFO,
+                    "tcp makes %d sockets to each peer: %s deals out connections to %d cards", most,
+                    name, cards);
+  }
+  return (uint16_t)(wanted > 0 ? wanted : most);
+}
+
 /* Finds this host's addresses and listens. */
 static int start_listening(tcp_endpoint *ep) {
   const coll_transport_env *env = ep->env;
@@ -87,6 +108,7 @@ static int start_listening(tcp_endpoint *ep) {
   colli_path_choose_inside(ep->listen_fd, &ep->marks, &ep->inside, ep->usual);
   ep->blob.magic = TCP_BLOB_MAGIC;
   ep->blob.count = (uint16_t)count;
+  ep->blob.sockets = count_sockets(ep);
   ep->blob.host_id = env->host_id;
   ep->blob.machine_id = env->machine_id;
   for (int i = 0; i < count; i++)
@@ -123,8 +145,6 @@ static int tcp_open(const coll_transport_env *env, coll_endpoint **handle) {
   ep->patience_ns = colli_shortage_patience_ns(env->param(env->ctx, "COLL_TIMEOUT_MS"));
   ep->marks.traffic_class = atoi(env->param(env->ctx, "COLL_TCP_TRAFFIC_CLASS"));
   ep->marks.congestion = env->param(env->ctx, "COLL_TCP_CONGESTION");
-  const int sockets = atoi(env->param(env->ctx, "COLL_TCP_SOCKETS"));
-  ep->blob.sockets = sockets > 0 ? (uint16_t)sockets : 1;
   ep->tls = strcmp(env->param(env->ctx, "COLL_TLS"), "1") == 0;
   ep->listen_fd = ep->door_source.fd = -1;
   ep->door = COLLI_DOOR_CLOSED;
