@@ -23,6 +23,10 @@
  */
 #include "libcoll/algo/twotrees.h"
 
+/* Lanes work far from each other on the vector, so what one has sent is no longer in a cache when
+ * another one stores the result there, if it is longer than about this. */
+#define CACHED_BYTES (16u << 20)
+
 static int dbtree_nchunks(const colli_shape *shape) {
   (void)shape;
   return 2;
@@ -68,6 +72,9 @@ static double dbtree_cost(const colli_shape *shape, const colli_partition *parti
   /* The first slice has been counted; all others, of both trees, pass through the busiest rank. */
   double shared = thin + pass * (t.slices - 1) / t.slices;
   double critical = first > shared ? first : shared;
+  const double bytes = (double)partition->count * (double)elem_bytes;
+  if (bytes > CACHED_BYTES)
+    critical += bytes * model->gamma_ns_per_byte;
   return colli_cost_bound(critical + (t.passes - 1) * pass, work, &t, model);
 }
 
@@ -80,6 +87,7 @@ const colli_algo colli_allreduce_dbtree = {
     .orders = COLLI_GIVES_ANY,
     .pipelined = true,
     .ranks_min = 4, /* trees of fewer ranks are lines: the ring does it in fewer, longer messages */
+    .ranks_remote = 2, /* but two that wait for sockets wait less often where lanes go one way */
     .reach = COLLI_REACH_KNOWN,
     .nchunks = dbtree_nchunks,
     .emit = dbtree_emit,
