@@ -11,6 +11,7 @@
 #include "libcoll/comm/comm.h"
 #include "libcoll/measure/distance.h"
 #include "libcoll/measure/speed.h"
+#include "libcoll/tuning/hierarchy.h"
 #include "libcoll/tuning/link_speed.h"
 #include "libcoll/tuning/units.h"
 
@@ -49,13 +50,12 @@ static bool is_line(const colli_plans *plans, int k) {
 bool colli_measure_is_wanted(const coll_comm *comm) {
   if (comm->calls.plans.ngroups <= 1)
     return false;
-  colli_rank_walk walk =
-      colli_rank_walk_over(comm->table, COLLI_RANK_FIELDS(link_source, level_source));
-  for (int rank = 0; rank < comm->nranks; rank++) {
-    const colli_rank_info *info = colli_rank_walk_to(&walk, rank);
-    if (info->link_source == COLLI_SPEED_WANTED || info->level_source == COLLI_LEVELS_WANTED)
+  if (colli_hierarchy_source(comm->table) == COLLI_LEVELS_WANTED)
+    return true; /* some are far, and nobody knows levels */
+  colli_rank_walk walk = colli_rank_walk_over(comm->table, COLLI_RANK_FIELD(link_source));
+  for (int rank = 0; rank < comm->nranks; rank++)
+    if (colli_rank_walk_to(&walk, rank)->link_source == COLLI_SPEED_WANTED)
       return true;
-  }
   return false;
 }
 

@@ -15,8 +15,8 @@ typedef struct colli_measured_levels {
   bool *measured; /* the caller's room: for each rank, whether its host's link was; NULL: none */
 } colli_measured_levels;
 
-/* Whether some rank asks for it, or is far from where it checked in, and there are several hosts.
- */
+/* Whether there are several hosts, and some rank asks for it, or is far from where it checked in
+ * while no rank knows levels. */
 bool colli_measure_is_wanted(const coll_comm *comm);
 
 /*

@@ -176,8 +176,10 @@ int colli_interface_spread(const char *root, const char *name) {
       (strncmp(policy, "layer3+4", 8) != 0 && strncmp(policy, "encap3+4", 8) != 0))
     return 1;
   int count = 0;
-  for (char *next = cards, *card_name; (card_name = strsep(&next, " \n"));)
-    count += *card_name != '\0';
+  for (const char *at = cards + strspn(cards, " \n"); *at; count++) {
+    at += strcspn(at, " \n");
+    at += strspn(at, " \n");
+  }
   return count > 1 ? count : 1;
 }
 

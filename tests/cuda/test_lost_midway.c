@@ -203,8 +203,14 @@ static int play(coll_comm *comm, int rank, const scene *s) {
   RANK_CHECK(comm->direct && comm->direct->mode == (s->mode == MODE_SPIN   ? COLLI_GPU_SPIN
                                                     : s->mode == MODE_MEET ? COLLI_GPU_MEET
                                                                            : COLLI_GPU_ORDERED));
-  if (s->registered)
-    RANK_OK(arena_make(comm, &p->places, RANKS * COUNT * sizeof(int32_t), true));
+  status =
+      s->registered ? arena_make(comm, &p->places, RANKS * COUNT * sizeof(int32_t), true) : COLL_OK;
+  RANK_CHECK(is_expected(s, status));
+  if (status !=
+      COLL_OK) { /* the victim had its memory earlier, and the fault came before this rank's */
+    free(p);
+    return 0;
+  }
   begin(p);
   if (rank == s->victim)
     RANK_CHECK(pthread_create(&thread, NULL, suffer, p) == 0);
