@@ -82,14 +82,30 @@ static void use_gpus(coll_comm *comm, uint64_t timeout_ns) {
   colli_call_leave(comm);
 }
 
-/* Measures links if a rank wants that; destroys the communicator if that fails. */
-static coll_status measure_links(coll_comm **comm, coll_error *error) {
-  coll_status status = COLL_OK;
-  if (colli_measure_is_wanted(*comm))
-    status = colli_measure_links(*comm, COLLI_MEASURE_NS, NULL, error);
-  if (status != COLL_OK)
-    coll_comm_destroy(comm);
-  return status;
+/* Sets for how long a call may wait; returns how long it was. */
+static uint64_t set_timeout(coll_comm *comm, uint64_t timeout_ns) {
+  const uint64_t usual_ns = comm->watch.timeout_ns;
+  if (colli_call_enter(comm) == COLL_OK) { /* a progress thread reads it, too */
+    comm->watch.timeout_ns = timeout_ns;
+    colli_call_leave(comm);
+  }
+  return usual_ns;
+}
+
+/* Measures links if a rank wants that, about until the deadline. If a rank dies or stops meanwhile,
+ * all have joined, and the next call tells. */
+static void measure_links(coll_comm *comm, uint64_t deadline_ns) {
+  const uint64_t usual_ns = comm->watch.timeout_ns, now_ns = colli_now_ns();
+  const uint64_t least_ns = now_ns + COLLI_MEASURE_NS;
+  const uint64_t left_ns = (deadline_ns > least_ns ? deadline_ns : least_ns) - now_ns;
+  coll_error error = COLL_ERROR_INIT;
+  if (!colli_measure_is_wanted(comm))
+    return;
+  set_timeout(comm, left_ns < usual_ns ? left_ns : usual_ns);
+  if (colli_measure_links(comm, COLLI_MEASURE_NS, NULL, &error) != COLL_OK)
+    colli_log_write(&comm->log, COLLI_LOG_WARN, "links between hosts were not measured: %s",
+                    error.message);
+  set_timeout(comm, usual_ns);
 }
 
 /* Creates a communicator by meeting the other ranks where the id says. */
@@ -132,7 +148,7 @@ coll_status colli_create(coll_comm **comm, const colli_id *id, int nranks, int r
   colli_trace_set_time((*comm)->family->trace, &used->time);
   status = colli_comm_join(comm, table, ctrl, error);
   if (status == COLL_OK && !lifelines)
-    status = measure_links(comm, error);
+    measure_links(*comm, deadline_ns);
   if (status == COLL_OK && !lifelines)
     use_gpus(*comm, (uint64_t)timeout_ms * COLLI_NS_PER_MS);
   return status;

@@ -142,7 +142,7 @@ double colli_measure_round_trip_ns(coll_comm *comm, int rank) {
 }
 
 /* Whether levels are declared, or declared not to be, or those of Slurm make groups. */
-static bool knows_levels(const coll_comm *comm) {
+bool colli_measure_knows_levels(const coll_comm *comm) {
   return colli_hierarchy_source(comm->table) >= COLLI_LEVELS_NONE || comm->calls.plans.ninner > 0 ||
          comm->calls.plans.model.sites;
 }
@@ -150,7 +150,7 @@ static bool knows_levels(const coll_comm *comm) {
 /* Finds sites and racks, unless levels are known. */
 coll_status colli_measure_find_levels(coll_comm *comm, colli_delegation *all, uint64_t until_ns,
                                       colli_measured_levels *out, coll_error *error) {
-  if (knows_levels(comm))
+  if (colli_measure_knows_levels(comm))
     return COLL_OK;
   colli_measure_list_first(comm, colli_measure_host_of(comm), NULL, all);
   const colli_distances distances = {all->delegates, colli_measure_round_trip_ns, until_ns};

@@ -35,6 +35,9 @@ coll_status colli_measure_forget(coll_comm *comm, coll_error *error);
 /* A colli_round_trip_fn, for ranks that are connected. */
 double colli_measure_round_trip_ns(coll_comm *comm, int rank);
 
+/* Whether levels are declared, or declared not to be, or those of Slurm make groups. */
+bool colli_measure_knows_levels(const coll_comm *comm);
+
 /* Finds sites and racks, unless levels are known. */
 coll_status colli_measure_find_levels(coll_comm *comm, colli_delegation *all, uint64_t until_ns,
                                       colli_measured_levels *out, coll_error *error);

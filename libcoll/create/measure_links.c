@@ -50,12 +50,13 @@ static bool is_line(const colli_plans *plans, int k) {
 bool colli_measure_is_wanted(const coll_comm *comm) {
   if (comm->calls.plans.ngroups <= 1)
     return false;
-  if (colli_hierarchy_source(comm->table) == COLLI_LEVELS_WANTED)
-    return true; /* some are far, and nobody knows levels */
-  colli_rank_walk walk = colli_rank_walk_over(comm->table, COLLI_RANK_FIELD(link_source));
-  for (int rank = 0; rank < comm->nranks; rank++)
-    if (colli_rank_walk_to(&walk, rank)->link_source == COLLI_SPEED_WANTED)
+  const bool known = colli_measure_knows_levels(comm);
+  colli_rank_walk walk = colli_rank_walk_over(comm->table, COLLI_RANK_FIELDS(link_source, far));
+  for (int rank = 0; rank < comm->nranks; rank++) {
+    const colli_rank_info *info = colli_rank_walk_to(&walk, rank);
+    if (info->link_source == COLLI_SPEED_WANTED || (info->far && !known))
       return true;
+  }
   return false;
 }
 

@@ -330,7 +330,7 @@ static coll_status fail_contradiction(const colli_rank_table *table, const char 
 coll_status colli_hierarchy_apply(const colli_rank_table *table, colli_locality *out,
                                   coll_error *error) {
   const colli_level_source source = colli_hierarchy_source(table);
-  if (source < COLLI_LEVELS_MEASURED)
+  if (source == COLLI_LEVELS_UNKNOWN)
     return COLL_OK;
   int a, b;
   const char *wrong = find_contradiction(table, &a, &b);

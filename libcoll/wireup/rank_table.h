@@ -33,7 +33,6 @@ typedef enum colli_speed_source {
 /* Where colli_rank_info.levels comes from. Later ones are trusted more. */
 typedef enum colli_level_source {
   COLLI_LEVELS_UNKNOWN,
-  COLLI_LEVELS_WANTED,   /* not known, and the rank is far from where it checked in */
   COLLI_LEVELS_MEASURED, /* at creation */
   COLLI_LEVELS_SLURM,    /* Slurm's topology */
   COLLI_LEVELS_NONE,     /* COLL_LEVELS=none: there are none, whatever others know */
@@ -69,6 +68,7 @@ typedef struct colli_rank_info {
   uint64_t link_source;            /* colli_speed_source */
   char levels[COLLI_LEVELS_BYTES]; /* where its host is: "paris/rack 7"; "": not known */
   uint64_t level_source;           /* colli_level_source */
+  uint64_t far;                    /* 1: from the rank where it checked in, as that one found */
   double level_alpha_ns[COLLI_HOST_LEVELS]; /* what a message costs that leaves each of these; 0:
                                              * not known */
   double level_beta_ns_per_byte[COLLI_HOST_LEVELS];

@@ -55,13 +55,32 @@ Test(levels, none_wins_over_what_is_not_declared) {
   }
 }
 
-/* Who only wants levels has none yet. */
-Test(levels, none_while_they_are_wanted) {
+/* Ranks may be far from each other and have no levels; that is no contradiction. */
+Test(levels, none_where_ranks_are_far) {
   colli_rank_info all[RANKS];
   colli_level_source trusted;
-  fill_groups(all, COLLI_LEVELS_WANTED);
+  fill_groups(all, COLLI_LEVELS_UNKNOWN);
+  all[1].far = 1;
   cr_expect_eq(groups_of(all, &trusted), RANKS);
-  cr_expect_eq(trusted, COLLI_LEVELS_WANTED);
+  cr_expect_eq(trusted, COLLI_LEVELS_UNKNOWN);
+}
+
+/* Of ranks of which one has declared levels, it is named, and not one that is far. */
+Test(levels, who_alone_declares_is_named) {
+  colli_rank_info all[RANKS];
+  colli_locality found = {.group = (int32_t[RANKS]){0, 1, 2, 3}, .ngroups = RANKS};
+  coll_error error = COLL_ERROR_INIT;
+  fill_groups(all, COLLI_LEVELS_UNKNOWN);
+  for (int rank = 0; rank < RANKS; rank++)
+    *all[rank].levels = '\0';
+  all[1].far = 1;
+  cr_assert_eq(colli_hierarchy_describe("paris", &all[2], &error), COLL_OK);
+  colli_rank_table *table = colli_rank_table_create(all, RANKS);
+  cr_assert_not_null(table);
+  cr_expect_eq(colli_hierarchy_apply(table, &found, &error), COLL_ERR_MISMATCH);
+  cr_expect_not_null(strstr(error.message, "but rank 2 (host "), "%s", error.message);
+  cr_expect_not_null(strstr(error.message, "\"paris\""), "%s", error.message);
+  colli_rank_table_free(table);
 }
 
 /* What is wrong with a setting; "" if nothing is, and then what the record says. */

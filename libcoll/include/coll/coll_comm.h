@@ -142,6 +142,8 @@ COLL_API coll_status coll_unique_id_release(coll_id *id);
  * did. If the rank that serves dies when all have joined, the others get COLL_OK nevertheless, and
  * PEER_LOST at their first call that waits for another rank; if it dies before, PEER_LOST. Only if
  * another rank dies or stops at the same time may some of them get COLL_OK and others PEER_LOST.
+ * Then links between far hosts may be measured: if any rank dies or stops meanwhile, or lacks
+ * memory for it, all get COLL_OK, and the error at their first call.
  * Errors: INVALID_ARGUMENT (null, rank not in 0 .. nranks-1, malformed or damaged id),
  * INVALID_USAGE (this process made the id, and has used or released it; a malformed setting),
  * TIMEOUT (missing ranks are named), MISMATCH (two processes claim one rank, or nranks differs:

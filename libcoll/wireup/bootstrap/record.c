@@ -65,7 +65,7 @@ const char *boot_record_wrong(const colli_rank_info *info) {
   int levels = 1;
   for (const char *at = info->levels; *at; at++)
     levels += *at == '/';
-  if (info->level_source >= COLLI_LEVEL_SOURCES || levels > COLLI_HOST_LEVELS)
+  if (info->level_source >= COLLI_LEVEL_SOURCES || levels > COLLI_HOST_LEVELS || info->far > 1)
     return "levels";
   if (info->status_port > UINT16_MAX)
     return "status port";

@@ -63,11 +63,9 @@ static void take_deadline(boot_server *s, const boot_checkin *in) {
     s->deadline_ns = deadline_ns;
 }
 
-/* Has links measured if a rank is far, as its record tells all ranks, unless levels are known. */
-static void want_levels(const serve_conn *conn, colli_rank_info *info) {
-  if (info->level_source == COLLI_LEVELS_UNKNOWN &&
-      colli_path_round_trip_ns(conn->conn.fd) >= COLLI_PATH_FAR_NS)
-    info->level_source = COLLI_LEVELS_WANTED;
+/* Notes in its record, for all ranks, whether the one that checks in is far. */
+static void note_far(const serve_conn *conn, colli_rank_info *info) {
+  info->far = colli_path_round_trip_ns(conn->conn.fd) >= COLLI_PATH_FAR_NS;
 }
 
 /* Checks received records and keeps them. */
@@ -90,7 +88,7 @@ static coll_status enter_records(boot_server *s, serve_conn *conn) {
     if (status != COLL_OK)
       return status;
   }
-  want_levels(conn, info);
+  note_far(conn, info);
   memcpy(&s->all[index_of(s, conn->rank)], info, (size_t)count * sizeof(*info));
   memset(&s->is_in[index_of(s, conn->rank)], true, (size_t)count * sizeof(*s->is_in));
   conn->checked_in = true;
