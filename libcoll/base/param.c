@@ -111,8 +111,8 @@ const colli_param_info colli_param_table[COLLI_PARAM_COUNT] = {
     [COLLI_PARAM_TCP_SOCKETS] =
         {"COLL_TCP_SOCKETS", COLLI_PARAM_INT, "0", 0, 4,
          "TCP sockets from each network interface to another host's, where the network limits "
-         "each. Of two ranks the larger number counts. 0: one, or one for each card of a bond "
-         "that deals out connections. See docs/topology.md."},
+         "each. Of two ranks the larger number counts. 0: one, or one for each card of the first "
+         "interface, if it is a bond that deals out connections. See docs/topology.md."},
     [COLLI_PARAM_TCP_CONGESTION] =
         {"COLL_TCP_CONGESTION", COLLI_PARAM_STRING, "", 0, 0,
          "Congestion control of TCP connections between ranks: one of those that the kernel has, "

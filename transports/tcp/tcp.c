@@ -66,24 +66,23 @@ static void tell_gpu(const coll_transport_env *env, unsigned index) {
 }
 
 /* How many sockets this rank wants from each interface to another host's: so many as
- * COLL_TCP_SOCKETS says, or as fill a bond that sends each connection over one of its cards. */
+ * COLL_TCP_SOCKETS says, or as fill the best interface, if it is a bond that sends each connection
+ * over one of its cards. */
 static uint16_t count_sockets(const tcp_endpoint *ep) {
   const coll_transport_env *env = ep->env;
   const colli_log log = colli_log_of(env->param(env->ctx, "COLL_LOG"), env->rank);
   const int wanted = atoi(env->param(env->ctx, "COLL_TCP_SOCKETS"));
-  int most = 1;
-  for (int i = 0; i < ep->blob.count && wanted == 0; i++) {
-    char name[IF_NAMESIZE];
-    const bool has_name = if_indextoname(ep->blob.addrs[i].scope, name);
-    const int cards = has_name ? colli_interface_spread("/sys", name) : 1;
-    if (cards <= most)
-      continue;
-    most = cards < TCP_SOCKETS_MAX ? cards : TCP_SOCKETS_MAX;
-    colli_log_write(&log, COLLI_LOG_INFO,
-                    "tcp makes %d sockets to each peer: %s deals out connections to %d cards", most,
-                    name, cards);
-  }
-  return (uint16_t)(wanted > 0 ? wanted : most);
+  char name[IF_NAMESIZE];
+  if (wanted > 0 || ep->blob.count == 0 || !if_indextoname(ep->blob.addrs[0].scope, name))
+    return (uint16_t)(wanted > 0 ? wanted : 1);
+  const int cards = colli_interface_spread("/sys", name);
+  if (cards <= 1)
+    return 1;
+  const int count = cards < TCP_SOCKETS_MAX ? cards : TCP_SOCKETS_MAX;
+  colli_log_write(&log, COLLI_LOG_INFO,
+                  "tcp makes %d sockets to each peer: %s deals out connections to %d cards", count,
+                  name, cards);
+  return (uint16_t)count;
 }
 
 /* Finds this host's addresses and listens. */

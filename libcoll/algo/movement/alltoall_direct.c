@@ -6,7 +6,8 @@
  *                 pairwise serves one partner at a time. Of blocks that take several passes, each
  *                 pass waits for what the one before it receives.
  *   direct_sites  the same with lanes for each way, so that no pass waits. Wins for long blocks
- *                 between sites: a line with a long latency is full.
+ *                 between sites: a line with a long latency is full. It needs two
+ *                 connections for each pair of ranks.
  *
  * Source: folklore; "linear" in Thakur, Rabenseifner and Gropp 2005.
  *
@@ -103,13 +104,17 @@ const colli_algo colli_alltoall_direct = {
     .cost = direct_cost,
 };
 
+#define REPLAYED_MOST 16 /* ranks: the messages of more take long, and the formula is as good */
+
 /* By a replay where ranks are few; else each rank sends all the time, over links whose average is
  * that of direct. */
 static double sites_cost(const colli_shape *shape, const colli_partition *partition,
                          size_t elem_bytes, const colli_model *model) {
-  const double replayed = colli_replay_cost(sites_emit, shape, partition, elem_bytes, model);
-  if (replayed >= 0)
-    return replayed;
+  if (shape->nranks <= REPLAYED_MOST) {
+    const double replayed = colli_replay_cost(sites_emit, shape, partition, elem_bytes, model);
+    if (replayed >= 0)
+      return replayed;
+  }
   const colli_model links =
       colli_algo_model(&colli_alltoall_direct, shape, partition, elem_bytes, model);
   const colli_terms t = colli_terms_make(partition, elem_bytes, &links);
@@ -125,6 +130,8 @@ const colli_algo colli_alltoall_direct_sites = {
     .name = "direct_sites",
     .id = 154,
     .coll = COLLI_ALLTOALL,
+    .ranks_max = 256, /* of the 1,024 descriptors that a process usually may have, it needs two for
+                       * each other rank */
     .when = "long blocks between sites: the line is full, however long its latency is",
     .source = "folklore; see Thakur, Rabenseifner and Gropp 2005",
     .orders = COLLI_GIVES_ANY,
