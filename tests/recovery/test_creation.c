@@ -1,6 +1,7 @@
 /*
  * test_creation.c: the rank that made the id, and serves, dies at any moment of a creation: all
- * others have the same outcome, and know whose death it was.
+ * others have the same outcome, and know whose death it was. A rank dies or stops while links
+ * between hosts are measured: all others have a communicator in time, and their first call tells.
  */
 #include <criterion/criterion.h>
 #include <signal.h>
@@ -10,6 +11,7 @@
 #include <unistd.h>
 
 #include "extent.h"
+#include "libcoll/create/measure_levels.h"
 #include "libcoll/wireup/bootstrap/roles.h"
 #include "tests/proc/support_ranks.h"
 #include "tests/proc/support_shrink.h"
@@ -148,4 +150,60 @@ Test(creation, another_maker_dies_at_each_call, .timeout = 400) {
     die_at_each_call(MOST, maker, &created, &failed);
   cr_expect_gt(created, 0);
   cr_expect_gt(failed, 0);
+}
+
+/* ---- death or stop of a rank that measures --------------------------------------------------- */
+
+enum { MEASURING = 4 };
+
+static int victim, its_signal;
+
+coll_status __real_colli_measure_find_levels(coll_comm *comm, colli_delegation *all,
+                                             uint64_t until_ns, colli_measured_levels *out,
+                                             coll_error *error);
+coll_status __wrap_colli_measure_find_levels(coll_comm *comm, colli_delegation *all,
+                                             uint64_t until_ns, colli_measured_levels *out,
+                                             coll_error *error);
+
+coll_status __wrap_colli_measure_find_levels(coll_comm *comm, colli_delegation *all,
+                                             uint64_t until_ns, colli_measured_levels *out,
+                                             coll_error *error) {
+  int rank = -1;
+  coll_comm_rank(comm, &rank);
+  if (rank == victim)
+    raise(its_signal);
+  return __real_colli_measure_find_levels(comm, all, until_ns, out, error);
+}
+
+/* Runs ranks of which one gets a signal; all others' first call ends with `expected`. */
+static void strike(int rank, int signal_number, coll_status expected) {
+  coll_config config = COLL_CONFIG_INIT;
+  config.create_timeout_ms = slow_ms(signal_number == SIGSTOP ? 5000 : 20000);
+  config.timeout_ms = 3600000;
+  scene *s = shared = shared_memory(sizeof(*s));
+  int results[MEASURING];
+  victim = rank;
+  its_signal = signal_number;
+  setenv("TEST_HOSTS", "2", 1);
+  setenv("COLL_LINK_SPEED", "measure", 1);
+  run_processes(MEASURING, &config, make_first_call, s, 60, results);
+  for (int r = 0; r < MEASURING; r++) {
+    cr_expect_eq(s->created[r], r != rank, "rank %d", r);
+    if (r == rank)
+      continue;
+    cr_expect_eq(results[r], 0, "rank %d ended with %d", r, results[r]);
+    cr_expect_eq(s->first[r], expected, "rank %d has %s", r, coll_status_name(s->first[r]));
+    if (expected == COLL_ERR_PEER_LOST) /* else who waits for anybody cannot know whom to blame */
+      cr_expect_eq(s->peer[r], rank, "rank %d blames rank %d", r, s->peer[r]);
+  }
+}
+
+Test(creation, a_rank_dies_that_measures, .timeout = 200) {
+  strike(0, SIGKILL, COLL_ERR_PEER_LOST);
+  strike(3, SIGKILL, COLL_ERR_PEER_LOST);
+}
+
+/* Creation's deadline counts, and not the longer one of calls. */
+Test(creation, a_rank_stops_that_measures, .timeout = 200) {
+  strike(2, SIGSTOP, COLL_ERR_TIMEOUT);
 }
