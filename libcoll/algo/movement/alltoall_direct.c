@@ -104,17 +104,13 @@ const colli_algo colli_alltoall_direct = {
     .cost = direct_cost,
 };
 
-#define REPLAYED_MOST 16 /* ranks: the messages of more take long, and the formula is as good */
-
 /* By a replay where ranks are few; else each rank sends all the time, over links whose average is
  * that of direct. */
 static double sites_cost(const colli_shape *shape, const colli_partition *partition,
                          size_t elem_bytes, const colli_model *model) {
-  if (shape->nranks <= REPLAYED_MOST) {
-    const double replayed = colli_replay_cost(sites_emit, shape, partition, elem_bytes, model);
-    if (replayed >= 0)
-      return replayed;
-  }
+  const double replayed = colli_replay_cost(sites_emit, shape, partition, elem_bytes, model);
+  if (replayed >= 0)
+    return replayed;
   const colli_model links =
       colli_algo_model(&colli_alltoall_direct, shape, partition, elem_bytes, model);
   const colli_terms t = colli_terms_make(partition, elem_bytes, &links);
